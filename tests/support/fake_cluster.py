@@ -103,7 +103,7 @@ class LocalCluster:
         await self._server.stop()
 
 
-def remove_traces(data: Path) -> None:
+def remove_cgroups(data: Path) -> None:
     """Do nothing: there are no files outside of its folder."""
 
 
@@ -114,7 +114,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
         "ClusterOptions": ClusterOptions,
         "CannotStartError": CannotStartError,
         "PODS": PODS,
-        "remove_traces": remove_traces,
+        "remove_cgroups": remove_cgroups,
     }
     for name in ("run", "local.daemon"):
         module = importlib.import_module(f"windlass.runner.{name}")

@@ -49,7 +49,7 @@ _MAX_SOCKET_PATH = 100
 # Each pod and each request needs a file descriptor. The usual default limit (1024) is too low.
 _MAX_OPEN_FILES = 65536
 PODS = "pods"
-"""The folder of the data directory with one subfolder per pod UID."""
+"""The folder in the data directory with one subfolder per pod UID."""
 
 _SANDBOX_VARIABLE = "WINDLASS_SANDBOX"
 _API_PORT = 443
@@ -128,7 +128,7 @@ class LocalCluster:
         self._kubelet = await self._new_kubelet(server, spawner, ready)
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
-        # The kubelet has adopted the earlier pods. Before this call, requests for logs fail with 503; clients retry.
+        # The kubelet has adopted the earlier pods. Until now, requests for logs failed with 503; clients retry.
         server.run_pods_with(self._kubelet)
         server.measure_pods_with(UsageCollector(self._kubelet.runs))
         self._exit_stack.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
@@ -136,9 +136,10 @@ class LocalCluster:
         self._exit_stack.push_async_callback(_cancel, self._workloads)
 
     async def stop(self, *, ends_pods: bool = False) -> None:
-        """Stop the cluster. Pods keep running and are adopted by the next start, unless `ends_pods`.
+        """Stop the cluster.
 
-        With `ends_pods` pods get their grace period. The pods of an ephemeral cluster are killed.
+        With `ends_pods`, pods are stopped within their grace period. Otherwise the pods of an ephemeral cluster are
+        killed; other pods keep running and are adopted by the next start.
         """
         if self._workloads is not None:
             # No controller may replace the pods that end now.
@@ -154,10 +155,10 @@ class LocalCluster:
     def end_container(
         self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = SIGKILL_EXIT_CODE
     ) -> bool:
-        """Kill the processes of a container and report this exit code (137: a plain kill).
+        """Kill the processes of a container and report `code` as its exit code (137: a plain kill).
 
-        An empty name means all containers except init containers. With a uid, a pod of the same name but another uid is
-        ignored. Return whether anything was killed.
+        An empty `container` means all containers except init containers. With a uid, a pod of the same name but another
+        uid is ignored. Return whether anything was killed.
         """
         if self._kubelet is None:
             return False
@@ -245,7 +246,7 @@ async def _api_server_address(
     return lambda pod: outside if pod["spec"].get("hostNetwork") else inside
 
 
-def remove_traces(data: Path) -> None:
+def remove_cgroups(data: Path) -> None:
     """Remove the cgroups of a killed ephemeral cluster. Everything else is in its data directory."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
@@ -253,7 +254,7 @@ def remove_traces(data: Path) -> None:
 
 
 def _lock(path: Path) -> int:
-    """Return a descriptor that locks the data directory for this process. The file contains its process ID."""
+    """Return a descriptor that locks the data directory for this process. The lock file contains the process ID."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -298,6 +299,6 @@ def _read_text(path: Path) -> str:
 
 async def _cancel(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    # Errors of the task have been reported to its other waiters.
+    # The control loops log their own errors.
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

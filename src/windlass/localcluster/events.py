@@ -1,9 +1,9 @@
 """Record events about pods and workloads, as the components of a cluster do.
 
 There are two styles. The older one counts repetitions of the same message; the kubelet uses it. The newer one has an
-action and a series whose message may change; the scheduler uses it. The name of an event contains a
-hash of its identity (object, reason and, in the older style, message). A repeated event therefore updates the stored
-event, also after a restart.
+action and a series whose message may change; the scheduler uses it. The name of an event contains a hash of its
+identity: the object, the reason and, in the older style, component, type, field path and message. A repeated event
+therefore updates the stored event, also after a restart.
 """
 
 import hashlib
@@ -50,8 +50,8 @@ class EventRecorder:
         event_key = (obj["metadata"]["uid"], self._component, type_, reason, field_path)
         message = self._similar.combine(event_key, message, time)
         # A combined event has one name, whatever its message.
-        parts = event_key if message.startswith(COMBINED) else (*event_key, message)
-        event = self._event(obj, type_, reason, message, parts)
+        identity = event_key if message.startswith(COMBINED) else (*event_key, message)
+        event = self._event(obj, type_, reason, message, identity)
         if field_path:
             event["involvedObject"]["fieldPath"] = field_path
         event |= {
@@ -60,21 +60,21 @@ class EventRecorder:
             "lastTimestamp": format_time(time),
             "count": 1,
         }
-        self._put(event, lambda known: _with_count(known, event))
+        self._put(event, lambda stored: _with_count(stored, event))
 
     def record_series(self, obj: Json, type_: str, reason: str, action: str, message: str) -> None:
         """Record one event per reason: a pod that is unschedulable for a day has one event, with the last message."""
         time = format_micro_time(self._lifecycle.clock())
         event = self._event(obj, type_, reason, message, (obj["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}
-        self._put(event, lambda known: _with_series(known, event))
+        self._put(event, lambda stored: _with_series(stored, event))
 
-    def _event(self, obj: Json, type_: str, reason: str, message: str, parts: EventKey) -> Json:
+    def _event(self, obj: Json, type_: str, reason: str, message: str, identity: tuple[str, ...]) -> Json:
         meta = obj["metadata"]
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": _name(meta["name"], parts), "namespace": meta["namespace"]},
+            "metadata": {"name": _name(meta["name"], identity), "namespace": meta["namespace"]},
             "involvedObject": {
                 "apiVersion": obj.get("apiVersion", "v1"),
                 "kind": obj.get("kind", "Pod"),
@@ -121,23 +121,23 @@ class _SimilarEvents:
         return COMBINED + message if is_combined else message
 
 
-def _with_count(known: Json, event: Json) -> Json:
+def _with_count(stored: Json, event: Json) -> Json:
     return {
-        **known,
+        **stored,
         "message": event["message"],
-        "count": (known.get("count") or 1) + 1,
+        "count": (stored.get("count") or 1) + 1,
         "lastTimestamp": event["lastTimestamp"],
     }
 
 
-def _with_series(known: Json, event: Json) -> Json:
-    count = (known.get("series") or {}).get("count", 1)
+def _with_series(stored: Json, event: Json) -> Json:
+    count = (stored.get("series") or {}).get("count", 1)
     series = {"count": count + 1, "lastObservedTime": event["eventTime"]}
-    return {**known, "message": event["message"], "series": series}
+    return {**stored, "message": event["message"], "series": series}
 
 
-def _name(object_name: str, parts: EventKey) -> str:
-    digest = hashlib.blake2b("/".join(parts).encode(), digest_size=8).hexdigest()
+def _name(object_name: str, identity: tuple[str, ...]) -> str:
+    digest = hashlib.blake2b("/".join(identity).encode(), digest_size=8).hexdigest()
     return f"{object_name[: _MAX_NAME_LENGTH - len(digest) - 1].rstrip('.-')}.{digest}"
 
 

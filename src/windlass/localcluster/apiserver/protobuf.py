@@ -49,7 +49,7 @@ Fields = dict[str, tuple[str, str, str]]
 
 
 class _MalformedError(Exception):
-    """The body is not valid protobuf."""
+    """The body is not valid protobuf, or contains an unknown field."""
 
 
 def decode(body: bytes) -> Object:

@@ -22,15 +22,15 @@ class Registry:
         return tuple(self._by_path.values())[::-1]
 
     @property
-    def stored(self) -> tuple[Kind, ...]:
-        """The kinds with stored objects, one entry per resource, served or not."""
+    def stored_kinds(self) -> tuple[Kind, ...]:
+        """All kinds, served or not, one entry per resource under which objects are stored."""
         return tuple(self._by_resource.values())
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_path.get((group, version, plural))
 
     def find_by_kind(self, api_version: str, kind: str) -> Kind | None:
-        return self._by_name.get((api_version, kind))
+        return self._by_kind.get((api_version, kind))
 
     def find_by_resource(self, resource: str) -> Kind | None:
         return self._by_resource.get(resource)
@@ -39,11 +39,11 @@ class Registry:
         """Return a kind that every cluster has."""
         return self._by_resource[resource]
 
-    def define(self, definition: str, kinds: tuple[Kind, ...]) -> None:
+    def define(self, definition_name: str, kinds: tuple[Kind, ...]) -> None:
         """Set the kinds of one definition; an empty tuple removes them."""
-        self._custom[definition] = kinds
+        self._custom[definition_name] = kinds
         if not kinds:
-            del self._custom[definition]
+            del self._custom[definition_name]
         self.revision += 1
         self._index()
 
@@ -51,5 +51,5 @@ class Registry:
         # If two kinds have the same name, the first one is found. A custom resource never replaces a built-in kind.
         kinds = [*self._built_in, *itertools.chain.from_iterable(self._custom.values())][::-1]
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds if kind.is_served}
-        self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds if kind.is_served}
+        self._by_kind = {(kind.api_version, kind.kind): kind for kind in kinds if kind.is_served}
         self._by_resource = {kind.resource: kind for kind in kinds}

@@ -20,7 +20,10 @@ class RequestInfo(msgspec.Struct, frozen=True):
     subresource: str = ""
 
     def fits_scope(self, *, namespaced: bool) -> bool:
-        """Return whether the path has a namespace where the kind requires one, and none otherwise."""
+        """Return whether the path has a namespace if and only if the kind is namespaced.
+
+        A list of a namespaced kind may span all namespaces.
+        """
         if namespaced:
             return bool(self.namespace) or not self.name
         return not self.namespace

@@ -21,10 +21,10 @@ _JSON_ACCEPT = ("", "*/*", "application/json")
 
 
 class Representation(msgspec.Struct, frozen=True):
-    """The media type of a response and, if requested, its table format."""
+    """The media type of a response, and the requested format (None: the object itself)."""
 
     media_type: str = bodies.JSON
-    table: tables.TableRequest | None = None
+    format: tables.RequestedFormat | None = None
     is_pretty: bool = False
 
 
@@ -35,10 +35,10 @@ def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
     if accept in _JSON_ACCEPT and not query:
         return DEFAULT
     is_pretty = parse_boolean(query.get("pretty", ""))
-    table = tables.table_request(accept)
-    if table is not None and query.get("includeObject"):
-        table = msgspec.structs.replace(table, include=query["includeObject"])
-    return Representation(tables.media_type(accept), table, is_pretty)
+    requested = tables.requested_format(accept)
+    if requested is not None and query.get("includeObject"):
+        requested = msgspec.structs.replace(requested, include=query["includeObject"])
+    return Representation(tables.media_type(accept), requested, is_pretty)
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
@@ -54,17 +54,17 @@ def as_kind(kind: Kind, body: bytes) -> bytes:
 
 def object_body(kind: Kind, body: bytes, representation: Representation, now: datetime) -> bytes:
     body = as_kind(kind, body)
-    if representation.table is None:
+    if representation.format is None:
         return body
     obj = bodies.decode_stored(body)
-    return bodies.encode(tables.convert_object(representation.table, kind, obj, now=now))
+    return bodies.encode(tables.convert_object(representation.format, kind, obj, now=now))
 
 
 def list_body(kind: Kind, listed: ListResult, representation: Representation, now: datetime) -> bytes:
-    if representation.table is not None:
+    if representation.format is not None:
         objects = [bodies.decode_stored(as_kind(kind, body)) for body in listed.bodies]
         metadata = {name: value for name, value in listed.metadata.items() if value != ""}
-        return bodies.encode(tables.convert_list(representation.table, kind, objects, metadata, now=now))
+        return bodies.encode(tables.convert_list(representation.format, kind, objects, metadata, now=now))
     head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
     return b"".join(
         [head, bodies.encode(listed.metadata), b',"items":[', b",".join(_items(kind, listed)), b"]}"]
@@ -81,19 +81,19 @@ def _items(kind: Kind, listed: ListResult) -> list[bytes]:
 
 
 def event_transform(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> Transform:
-    """Return a function that encodes objects for watch events. Only the first event of a table defines columns."""
-    table = representation.table
-    if table is None:
+    """Return a function that encodes objects for watch events. Only the first table has column definitions."""
+    requested = representation.format
+    if requested is None:
         return lambda body: as_kind(kind, body)
-    tables.check_watch_format(table)
+    tables.check_watch_format(requested)
     is_first = True
 
     def transform(body: bytes) -> bytes:
         nonlocal is_first
         with_columns, is_first = is_first, False
         obj = bodies.decode_stored(as_kind(kind, body))
-        row = tables.convert_object(table, kind, obj, with_columns=with_columns, now=clock())
-        return bodies.encode(row)
+        converted = tables.convert_object(requested, kind, obj, with_columns=with_columns, now=clock())
+        return bodies.encode(converted)
 
     return transform
 

@@ -116,7 +116,7 @@ def _field_requirement(term: str, text: str) -> FieldRequirement:
 def _unescaped(value: str) -> str:
     r"""Return the value with `\\`, `\,` and `\=` unescaped."""
 
-    def plain(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         sequence = match[0]
         if sequence in ("\\\\", "\\,", "\\="):
             return sequence[1]
@@ -124,7 +124,7 @@ def _unescaped(value: str) -> str:
             _reject(f"invalid field selector: invalid escape sequence: {sequence}")
         _reject(f"invalid field selector: unescaped character in value: {ord(sequence)}")
 
-    return re.sub(r"\\.?|[,=]", plain, value, flags=re.DOTALL)
+    return re.sub(r"\\.?|[,=]", unescape, value, flags=re.DOTALL)
 
 
 def _reject(message: str) -> NoReturn:

@@ -94,7 +94,7 @@ class WatchStream:
         self._has_lines.set()
 
     async def take(self, seconds: float) -> bytes:
-        """Return the queued events, or nothing if none arrives in time."""
+        """Return queued events of about `_WRITE_BYTES` at most; nothing if none arrives in time."""
         if not self._lines and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):
@@ -158,7 +158,10 @@ class Watches:
 
 
 def event_line(change: Change, selection: Selection, transform: Transform) -> bytes | None:
-    """Return the event of a change, DELETED if the object is no longer selected, or None if it was not selected."""
+    """Return the event of a change, which is DELETED if the object is no longer selected.
+
+    Return None if the object is selected neither before nor after the change.
+    """
     was_selected = change.before is not None and selection.matches(change.before)
     if change.after is not None and selection.matches(change.after):
         return _line(b"MODIFIED" if was_selected else b"ADDED", transform(change.after))

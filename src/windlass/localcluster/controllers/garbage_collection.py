@@ -23,7 +23,7 @@ from windlass.localcluster.store_types import Change, object_key
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-# Maximum number of remaining objects of a terminating namespace that are listed in its conditions.
+# The conditions of a terminating namespace are written once at most this many objects remain.
 _MAX_REPORTED = 100
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -57,14 +57,14 @@ class GarbageCollector(QueueController):
         if is_terminating or b'"ownerReferences"' in change.after:
             self._enqueue(ref)
         if change.before is not None and b'"ownerReferences"' in change.before:
-            # The object no longer blocks the owners that were removed.
+            # The object no longer blocks the owners whose references were removed.
             current = decode_owners(change.after).metadata.owner_references
             former = decode_owners(change.before).metadata.owner_references
             self._enqueue_owners((owner for owner in former if owner not in current), change.key)
         if is_terminating and change.resource in ("namespaces", DEFINITIONS):
             self._terminating.add(ref)
         if is_terminating and change.before is not None and b'"finalizers"' in change.before:
-            # The conditions of its namespace name the remaining finalizers.
+            # The conditions of the object's namespace name the remaining finalizers.
             self._enqueue_if_terminating("namespaces", change.key.partition("/")[0])
 
     def _on_deleted(self, ref: ObjectRef, body: bytes) -> None:
@@ -99,7 +99,7 @@ class GarbageCollector(QueueController):
         if "deletionTimestamp" in meta:
             self._finalize(kind, obj)
         elif meta.get("ownerReferences"):
-            self._check_owners(kind, obj)
+            self._collect(kind, obj)
 
     def _finalize(self, kind: Kind, obj: Object) -> None:
         """Do the work that has to precede the removal of a deleted object."""
@@ -118,18 +118,18 @@ class GarbageCollector(QueueController):
     def _delete_dependents(self, kind: Kind, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
         if uid not in self._processed:
-            for dependent, other in self._dependents(uid):
-                if "deletionTimestamp" not in other["metadata"]:
-                    self._check_owners(dependent, other)
+            for dependent_kind, dependent in self._dependents(uid):
+                if "deletionTimestamp" not in dependent["metadata"]:
+                    self._collect(dependent_kind, dependent)
             # Dependents created later are queued by their own change events.
             self._processed.add(uid)
-        if not any(_blocks(other["metadata"], uid) for _, other in self._dependents(uid)):
+        if not any(_blocks(dependent["metadata"], uid) for _, dependent in self._dependents(uid)):
             self._remove_finalizer(kind, obj, FOREGROUND)
 
     def _orphan_dependents(self, kind: Kind, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
-        for dependent, other in self._dependents(uid):
-            self._amend(dependent, other, lambda old: metadata.without_owners(old, {uid}))
+        for dependent_kind, dependent in self._dependents(uid):
+            self._amend(dependent_kind, dependent, lambda old: metadata.without_owners(old, {uid}))
         self._remove_finalizer(kind, obj, ORPHAN)
 
     def _dependents(self, uid: str) -> Iterator[tuple[Kind, Object]]:
@@ -139,8 +139,8 @@ class GarbageCollector(QueueController):
             if kind is not None and body is not None:
                 yield kind, bodies.decode_stored(body)
 
-    def _check_owners(self, kind: Kind, obj: Object) -> None:
-        """Delete an object without remaining owners; otherwise remove its references to absent or deleted owners."""
+    def _collect(self, kind: Kind, obj: Object) -> None:
+        """Delete an object without remaining owners; otherwise remove its references to absent or waiting owners."""
         meta = obj["metadata"]
         references = decode_owners(bodies.encode(obj)).metadata.owner_references
         states = {one.uid: self._owner_state(one, meta.get("namespace", "")) for one in references}
@@ -156,12 +156,12 @@ class GarbageCollector(QueueController):
         self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
 
     def _propagation_for_awaited(self, meta: Object) -> str:
-        """Return the propagation policy for a dependent whose owner waits for its deletion.
+        """Return the propagation policy for an object whose owner waits for the object's deletion.
 
-        It is Foreground, so that its own dependents are deleted first. If one of these also waits for its dependents,
-        there may be a cycle. Then the policy is that of the object itself, so that the deletion does not block.
+        If the object has dependents, the policy is Foreground, so that they are deleted first. But if one of them also
+        waits, there may be a cycle: then the policy depends on the object's finalizers, so that no deletion blocks.
         """
-        waiting = [_is_waiting(other["metadata"]) for _, other in self._dependents(meta["uid"])]
+        waiting = [_is_waiting(dependent["metadata"]) for _, dependent in self._dependents(meta["uid"])]
         return "Foreground" if waiting and not any(waiting) else _propagation_of(meta)
 
     def _owner_state(self, reference: OwnerReference, namespace: str) -> str:
@@ -177,7 +177,7 @@ class GarbageCollector(QueueController):
         return "waits" if _is_waiting(meta) else "exists"
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
-        """Return the reference of an owner, which is cluster-scoped or in the given namespace; None if unknown."""
+        """Return the resource and key of an owner, which is cluster-scoped or in the namespace; None if unknown."""
         kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None
@@ -192,7 +192,7 @@ class GarbageCollector(QueueController):
 
     def _empty_namespace(self, kind: Kind, obj: Object) -> None:
         name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
-        kinds = [other for other in self._lifecycle.registry.stored if other.namespaced]
+        kinds = [other for other in self._lifecycle.registry.stored_kinds if other.namespaced]
         if uid not in self._processed:
             for other in kinds:
                 self._delete_all(other, name)
@@ -233,10 +233,11 @@ class GarbageCollector(QueueController):
                 self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
 
 
-def _blocks(meta: Object, owner: str) -> bool:
+def _blocks(meta: Object, owner_uid: str) -> bool:
     """Return whether an object blocks the deletion of an owner. An object does not block itself."""
-    return meta["uid"] != owner and any(
-        one.get("uid") == owner and one.get("blockOwnerDeletion") for one in meta.get("ownerReferences", ())
+    return meta["uid"] != owner_uid and any(
+        one.get("uid") == owner_uid and one.get("blockOwnerDeletion")
+        for one in meta.get("ownerReferences", ())
     )
 
 

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims on one machine: a folder below the data directory per claim, from binding to deletion.
+"""PersistentVolumeClaims on one machine: each claim has a folder below the data directory, from binding to deletion.
 
 A claim with a storage class other than `local` stays pending. A deleted claim stays while a pod uses it. The folder is
 deleted with the claim.
@@ -50,7 +50,7 @@ class VolumeController:
         elif change.resource == _CLAIMS and change.after is not None:
             self._reconcile(bodies.decode_stored(change.after))
         elif change.resource == _CLAIMS and change.before is not None:
-            self._remove(bodies.decode_stored(change.before))
+            self._remove_folder(bodies.decode_stored(change.before))
 
     def _on_pod(self, change: Change) -> None:
         """Reconcile the claims of a pod that may have been their last user."""
@@ -109,9 +109,9 @@ class VolumeController:
             return
         logger.warning("claim %s is retried: %s", claim["metadata"]["name"], failure)
         with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._reconcile_later, claim)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._reconcile_stored, claim)
 
-    def _reconcile_later(self, claim: Object) -> None:
+    def _reconcile_stored(self, claim: Object) -> None:
         body = self._stored(claim)
         if body is not None:
             self._reconcile(bodies.decode_stored(body))
@@ -120,7 +120,7 @@ class VolumeController:
         """Return the stored claim; None if it has been deleted."""
         return self._store.get(_CLAIMS, object_key(claim["metadata"]["namespace"], claim["metadata"]["name"]))
 
-    def _remove(self, claim: Object) -> None:
+    def _remove_folder(self, claim: Object) -> None:
         """Rename the folder at once and delete it in a thread, because it may be large."""
         folder = self.folder_of(claim)
         renamed = folder.with_name(f"{_DELETED_PREFIX}{folder.name}")

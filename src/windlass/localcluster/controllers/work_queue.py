@@ -1,4 +1,4 @@
-"""The loop of a controller of the embedded cluster, and controllers with a queue of objects."""
+"""Base classes of the embedded cluster's controllers: a control loop, and a controller with a queue of objects."""
 
 import asyncio
 import logging

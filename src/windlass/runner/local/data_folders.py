@@ -162,7 +162,7 @@ def _remove_abandoned(runs: Path) -> None:
                 # Imported here: the import is slow and rarely needed.
                 from windlass.localcluster import cluster
 
-                cluster.remove_traces(folder)
+                cluster.remove_cgroups(folder)
                 remove(folder)
 
 

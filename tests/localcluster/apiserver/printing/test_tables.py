@@ -8,7 +8,7 @@ import pytest
 from windlass.k8s import api_errors
 from windlass.localcluster.apiserver.kinds.kind import Column, Kind
 from windlass.localcluster.apiserver.printing import tables
-from windlass.localcluster.apiserver.printing.tables import TableRequest
+from windlass.localcluster.apiserver.printing.tables import RequestedFormat
 from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 
@@ -162,7 +162,7 @@ def test_complete_table() -> None:
 )
 def test_include_object_controls_row_content(include: str, expected: str | None) -> None:
     pod = _object(kind="Pod", spec={"containers": []})
-    made = tables.convert_list(TableRequest("Table", "v1beta1", include), _PODS, [pod], {}, now=_NOW)
+    made = tables.convert_list(RequestedFormat("Table", "v1beta1", include), _PODS, [pod], {}, now=_NOW)
     carried = made["rows"][0]["object"]
     assert (carried and carried["kind"]) == expected
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
@@ -170,7 +170,7 @@ def test_include_object_controls_row_content(include: str, expected: str | None)
 
 def test_unknown_include_object_is_rejected() -> None:
     with pytest.raises(api_errors.ApiError) as caught:
-        tables.convert_list(TableRequest("Table", include="X"), _PODS, [], {}, now=_NOW)
+        tables.convert_list(RequestedFormat("Table", include="X"), _PODS, [], {}, now=_NOW)
     assert caught.value.code == 400
     assert caught.value.message == (
         "Unable to convert to Table as requested: includeObject: Invalid value: "
@@ -178,9 +178,9 @@ def test_unknown_include_object_is_rejected() -> None:
     )
 
 
-_TABLE = TableRequest("Table", "v1")
-_PARTIAL = TableRequest("PartialObjectMetadata", "v1")
-_PARTIAL_LIST = TableRequest("PartialObjectMetadataList", "v1")
+_TABLE = RequestedFormat("Table", "v1")
+_PARTIAL = RequestedFormat("PartialObjectMetadata", "v1")
+_PARTIAL_LIST = RequestedFormat("PartialObjectMetadataList", "v1")
 
 
 def _as(kind: str, version: str = "v1", group: str = "meta.k8s.io", more: str = "") -> str:
@@ -201,7 +201,7 @@ def _as(kind: str, version: str = "v1", group: str = "meta.k8s.io", more: str = 
         ("application/json; as=Table; g=meta.k8s.io; v=v1, application/json", _TABLE),
         (
             f"{_as('Table', 'v2')},{_as('Table', 'v1beta1')},application/json",
-            TableRequest("Table", "v1beta1"),
+            RequestedFormat("Table", "v1beta1"),
         ),
         (f"{_as('Table', more=';q=0.1')},application/json", None),
         (f"{_as('Table', more=';q=nonsense')},application/json", None),
@@ -213,8 +213,8 @@ def _as(kind: str, version: str = "v1", group: str = "meta.k8s.io", more: str = 
         (f"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,{_as('Table')}", _TABLE),
     ],
 )
-def test_table_request_from_accept_header(accept: str, expected: TableRequest | None) -> None:
-    assert tables.table_request(accept) == expected
+def test_requested_format_from_accept_header(accept: str, expected: RequestedFormat | None) -> None:
+    assert tables.requested_format(accept) == expected
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_unknown_table_kind_is_not_acceptable(accept: str) -> None:
 
 def _refusal(accept: str) -> str:
     with pytest.raises(api_errors.ApiError) as caught:
-        tables.table_request(accept)
+        tables.requested_format(accept)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
     return caught.value.message
 

@@ -12,11 +12,11 @@ _FINAL_PHASES = ("Succeeded", "Failed")
 
 
 class _Initialization(msgspec.Struct, frozen=True):
-    started: list[Object]
-    """Statuses of the init containers up to and including the first one that has not completed."""
+    statuses: list[Object]
+    """Statuses of the init containers, up to and including the one that the pod waits for."""
     ready_sidecars: int
     reason: str
-    """Shown instead of the pod's own status; empty once all init containers have completed."""
+    """Why the pod waits for an init container, e.g. `Init:0/2`; empty if it does not."""
 
 
 def cells(pod: Object, now: datetime) -> list[Any]:
@@ -24,16 +24,16 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     sidecars = _sidecars(pod)
     initialization = _initialization(pod, sidecars)
     is_initialized = not initialization.reason or accessors.condition_status(pod, "Initialized") == "True"
-    containers = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
-    init_statuses = initialization.started
+    container_statuses = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
+    init_statuses = initialization.statuses
     if is_initialized:
         init_statuses = [status for status in init_statuses if status.get("name") in sidecars]
-    ready = initialization.ready_sidecars + sum(_is_ready(status) for status in containers)
+    ready = initialization.ready_sidecars + sum(_is_ready(status) for status in container_statuses)
     return [
         accessors.name_of(pod),
         f"{ready}/{len(accessors.entries(pod, 'spec', 'containers')) + len(sidecars)}",
-        _status(pod, initialization.reason, containers),
-        _restarts([*init_statuses, *containers], now),
+        _status(pod, initialization.reason, container_statuses),
+        _restarts([*init_statuses, *container_statuses], now),
         accessors.age_of(pod, now),
         (addresses[0] if addresses else accessors.at(pod, "status", "podIP")) or "<none>",
         accessors.text(pod, "spec", "nodeName", absent="<none>"),
@@ -49,17 +49,17 @@ def _sidecars(pod: Object) -> frozenset[str]:
 
 
 def _initialization(pod: Object, sidecars: frozenset[str]) -> _Initialization:
-    started, ready = [], 0
+    statuses, ready = [], 0
     for index, status in enumerate(accessors.entries(pod, "status", "initContainerStatuses")):
-        started.append(status)
+        statuses.append(status)
         terminated = accessors.at(status, "state", "terminated")
         if terminated is not None and not accessors.number(terminated, "exitCode"):
             continue
         if status.get("name") in sidecars and status.get("started"):
             ready += bool(status.get("ready"))
             continue
-        return _Initialization(started, ready, f"Init:{_init_reason(pod, index, status)}")
-    return _Initialization(started, ready, "")
+        return _Initialization(statuses, ready, f"Init:{_init_reason(pod, index, status)}")
+    return _Initialization(statuses, ready, "")
 
 
 def _init_reason(pod: Object, index: int, status: Object) -> str:
@@ -80,7 +80,7 @@ def _restarts(statuses: list[Object], now: datetime) -> str:
     return f"{count} ({accessors.human_duration(now - last)} ago)" if count and last else str(count)
 
 
-def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
+def _status(pod: Object, init_reason: str, statuses: list[Object]) -> str:
     own_reason, phase = accessors.text(pod, "status", "reason"), accessors.text(pod, "status", "phase")
     if pod["metadata"].get("deletionTimestamp"):
         if own_reason == "NodeLost":
@@ -90,21 +90,21 @@ def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
     if _is_gated(pod):
         own_reason = "SchedulingGated"
     # The first container with a reason determines the status.
-    reasons = [reason for status in containers if (reason := _container_reason(status))]
+    reasons = [reason for status in statuses if (reason := _container_reason(status))]
     reason = reasons[0] if reasons else init_reason or own_reason or phase
-    return _completed_status(pod, containers) if reason == "Completed" else reason
+    return _completed_status(pod, statuses) if reason == "Completed" else reason
 
 
-def _completed_status(pod: Object, containers: list[Object]) -> str:
-    """Return the status of a pod with a completed container. Others may be running or may have failed."""
-    is_running = any(_is_ready(status) for status in containers)
-    if is_running and accessors.condition_status(pod, "Ready") == "True":
+def _completed_status(pod: Object, statuses: list[Object]) -> str:
+    """Return the status of a pod with a completed container. Its other containers may be running or have failed."""
+    is_any_ready = any(_is_ready(status) for status in statuses)
+    if is_any_ready and accessors.condition_status(pod, "Ready") == "True":
         return "Running"
-    for status in containers:
+    for status in statuses:
         terminated = accessors.at(status, "state", "terminated")
         if accessors.number(terminated, "exitCode"):
             return _termination_reason(terminated)
-    return "NotReady" if is_running else "Completed"
+    return "NotReady" if is_any_ready else "Completed"
 
 
 def _is_gated(pod: Object) -> bool:

@@ -30,7 +30,7 @@ _AGE_COLUMN = Column(name="Age", type="date", path=".metadata.creationTimestamp"
 _COMPLETED_MESSAGES = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
-class TableRequest(msgspec.Struct, frozen=True):
+class RequestedFormat(msgspec.Struct, frozen=True):
     """A requested format other than the object itself. `kind` is TABLE, PARTIAL or PARTIAL_LIST."""
 
     kind: str
@@ -57,17 +57,17 @@ class _Clause(msgspec.Struct, frozen=True):
             return [each for each in _MEDIA_TYPES if each.startswith(prefix)]
         return [each for each in _MEDIA_TYPES if each == self.media_type]
 
-    def request(self) -> TableRequest | None:
-        """Return the requested format, or raise ValueError if it is not supported."""
+    def requested_format(self) -> RequestedFormat | None:
+        """Return the requested format; None for the object itself. Raise ValueError if it is not supported."""
         if not self.parameters.keys() & {"as", "g", "v"}:
             return None
         kind, group, version = (self.parameters.get(key, "") for key in ("as", "g", "v"))
         if kind not in (TABLE, PARTIAL, PARTIAL_LIST) or group != _GROUP or version not in _VERSIONS:
             raise ValueError
-        return TableRequest(kind, version)
+        return RequestedFormat(kind, version)
 
 
-def table_request(accept: str) -> TableRequest | None:
+def requested_format(accept: str) -> RequestedFormat | None:
     """Return the preferred supported format in an Accept header, or None for the object itself."""
     return _negotiated(accept)[1]
 
@@ -78,7 +78,7 @@ def media_type(accept: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
+def _negotiated(accept: str) -> tuple[str, RequestedFormat | None]:
     if not accept:
         return _MEDIA_TYPES[0], None
     clauses = [_clause(part) for part in accept.split(",")]
@@ -89,7 +89,7 @@ def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
     for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.wildcard_count)):
         for media_type_name in clause.media_types():
             try:
-                return media_type_name, clause.request()
+                return media_type_name, clause.requested_format()
             except ValueError:
                 continue
     message = f"only the following media types are accepted: {available}"
@@ -106,11 +106,11 @@ def _clause(part: str) -> _Clause:
     return _Clause("*/*" if name == "*" else name, quality, parameters)
 
 
-def check_watch_format(request: TableRequest) -> None:
-    """Reject a format that watch events cannot have."""
-    if request.kind == TABLE:
-        _check_include(request.include)
-    elif request.kind == PARTIAL_LIST:
+def check_watch_format(requested: RequestedFormat) -> None:
+    """Reject a format that watch events cannot have, and an unknown `includeObject`."""
+    if requested.kind == TABLE:
+        _check_include(requested.include)
+    elif requested.kind == PARTIAL_LIST:
         message = f"you requested {PARTIAL_LIST}, but the events of a watch are not lists"
         raise api_errors.ApiError(406, "NotAcceptable", message)
 
@@ -123,20 +123,20 @@ def _check_include(include: str) -> None:
 
 
 def convert_object(
-    request: TableRequest, kind: Kind, obj: Object, *, with_columns: bool = True, now: datetime
+    requested: RequestedFormat, kind: Kind, obj: Object, *, with_columns: bool = True, now: datetime
 ) -> Object:
     """Return an object or the object of a watch event in the requested format."""
-    if request.kind == TABLE:
+    if requested.kind == TABLE:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return _table(request, kind, [obj], metadata, with_columns=with_columns, now=now)
-    if request.kind == PARTIAL:
-        return _partial(request, obj)
+        return _table(requested, kind, [obj], metadata, with_columns=with_columns, now=now)
+    if requested.kind == PARTIAL:
+        return _partial(requested, obj)
     message = f"you requested {PARTIAL_LIST}, but the requested object is not a list ({kind.kind})"
     raise api_errors.ApiError(406, "NotAcceptable", message)
 
 
 def convert_list(
-    request: TableRequest,
+    requested: RequestedFormat,
     kind: Kind,
     objects: Sequence[Object],
     list_metadata: Mapping[str, Any],
@@ -144,25 +144,25 @@ def convert_list(
     now: datetime,
 ) -> Object:
     """Return a list in the requested format."""
-    if request.kind == TABLE:
-        return _table(request, kind, objects, list_metadata, now=now)
-    if request.kind == PARTIAL_LIST:
-        items = [_partial(request, obj) for obj in objects]
-        return _head(request, PARTIAL_LIST) | {"metadata": dict(list_metadata), "items": items}
+    if requested.kind == TABLE:
+        return _table(requested, kind, objects, list_metadata, now=now)
+    if requested.kind == PARTIAL_LIST:
+        items = [_partial(requested, obj) for obj in objects]
+        return _head(requested, PARTIAL_LIST) | {"metadata": dict(list_metadata), "items": items}
     message = f"you requested {PARTIAL}, but the requested object is a list ({kind.list_kind})"
     raise api_errors.ApiError(406, "NotAcceptable", message)
 
 
-def _head(request: TableRequest, kind: str) -> Object:
-    return {"kind": kind, "apiVersion": f"{_GROUP}/{request.version}"}
+def _head(requested: RequestedFormat, kind: str) -> Object:
+    return {"kind": kind, "apiVersion": f"{_GROUP}/{requested.version}"}
 
 
-def _partial(request: TableRequest, obj: Object) -> Object:
-    return _head(request, PARTIAL) | {"metadata": obj["metadata"]}
+def _partial(requested: RequestedFormat, obj: Object) -> Object:
+    return _head(requested, PARTIAL) | {"metadata": obj["metadata"]}
 
 
 def _table(
-    request: TableRequest,
+    requested: RequestedFormat,
     kind: Kind,
     objects: Sequence[Object],
     list_metadata: Mapping[str, Any],
@@ -171,23 +171,23 @@ def _table(
     now: datetime,
 ) -> Object:
     """Return a table. A watch event contains a table with a single row; only the first event has column definitions."""
-    _check_include(request.include)
+    _check_include(requested.include)
     printer = _printer(kind)
-    return _head(request, TABLE) | {
+    return _head(requested, TABLE) | {
         "metadata": {key: value for key, value in list_metadata.items() if value not in ("", None)},
         "columnDefinitions": msgspec.to_builtins(printer.headers) if with_columns else None,
-        "rows": [_row(request, kind, obj, printer.cells(obj, now)) for obj in objects],
+        "rows": [_row(requested, kind, obj, printer.cells(obj, now)) for obj in objects],
     }
 
 
-def _row(request: TableRequest, kind: Kind, obj: Object, cells: list[Any]) -> Object:
+def _row(requested: RequestedFormat, kind: Kind, obj: Object, cells: list[Any]) -> Object:
     row: Object = {"cells": cells}
     phase = accessors.text(obj, "status", "phase") if kind.resource == "pods" else ""
     if message := _COMPLETED_MESSAGES.get(phase):
         row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
-    if request.include == "Object":
+    if requested.include == "Object":
         return row | {"object": obj}
-    return row | {"object": None if request.include == "None" else _partial(request, obj)}
+    return row | {"object": None if requested.include == "None" else _partial(requested, obj)}
 
 
 def _printer(kind: Kind) -> Printer:

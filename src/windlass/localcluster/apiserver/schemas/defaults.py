@@ -1,11 +1,11 @@
-"""Constant defaults of the built-in types, by their name in `windlass.k8s.types`.
+"""Constant defaults of the built-in types, by the name of the type in `windlass.k8s.types`.
 
 Defaults that depend on other fields are in the strategies (`Strategy.default`).
 """
 
 from typing import Any
 
-_READABLE = {"defaultMode": 0o644}
+_DEFAULT_MODE = {"defaultMode": 0o644}
 # Go structs that are not pointers: always present, with the defaults of their fields.
 _SPEC: dict[str, Any] = {"spec": {}}
 # Kubernetes writes these times as null when they are not set.
@@ -37,10 +37,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "V1GRPCAction": {"service": ""},
     "V1ObjectFieldSelector": {"apiVersion": "v1"},
     "V1ResourceFieldSelector": {"divisor": "0"},
-    "V1ConfigMapVolumeSource": _READABLE,
-    "V1SecretVolumeSource": _READABLE,
-    "V1DownwardAPIVolumeSource": _READABLE,
-    "V1ProjectedVolumeSource": _READABLE,
+    "V1ConfigMapVolumeSource": _DEFAULT_MODE,
+    "V1SecretVolumeSource": _DEFAULT_MODE,
+    "V1DownwardAPIVolumeSource": _DEFAULT_MODE,
+    "V1ProjectedVolumeSource": _DEFAULT_MODE,
     "V1ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     "V1HostPathVolumeSource": {"type": ""},
     "V1ISCSIVolumeSource": {"iscsiInterface": "default"},

@@ -88,7 +88,7 @@ def _character_class(character: str) -> str:
     return {"L": "a", "S": "+"}.get(unicodedata.category(character)[0], character)
 
 
-def _is_ip(version: int) -> Callable[[str], bool]:
+def _ip_check(version: int) -> Callable[[str], bool]:
     read = {4: ipaddress.IPv4Address, 6: ipaddress.IPv6Address}[version]
     return lambda text: "%" not in text and _accepts(read)(text)
 
@@ -144,8 +144,8 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "email": _is_email,
     "hexcolor": _matches("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": _is_hostname,
-    "ipv4": _is_ip(4),
-    "ipv6": _is_ip(6),
+    "ipv4": _ip_check(4),
+    "ipv6": _ip_check(6),
     "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,

@@ -1,4 +1,4 @@
-"""The scalar types of built-in kinds, and the decoding errors of kube-apiserver for other values.
+"""The scalar types of built-in kinds, and the decoding errors of kube-apiserver for invalid values.
 
 The messages are those of Go's JSON decoder and of types with their own decoder (times, quantities, bytes).
 """

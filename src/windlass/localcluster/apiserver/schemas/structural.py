@@ -62,13 +62,13 @@ def _compile_prune(schema: JsonSchema, *, keeps_unknown: bool = False) -> _Prune
     keeps_unknown = keeps_unknown or bool(schema.get(_PRESERVES))
     if schema.get("type") == "array" or "items" in schema:
         prune_item = _compile_prune(schema.get("items") or {}, keeps_unknown=keeps_unknown)
-        return prune_item and _prune_list(prune_item)
+        return prune_item and _compile_prune_list(prune_item)
     if schema.get("type") == "object" or schema.get("properties"):
-        return _prune_object(schema, keeps_unknown)
+        return _compile_prune_object(schema, keeps_unknown)
     return None
 
 
-def _prune_object(schema: JsonSchema, keeps_unknown: bool) -> _Prune | None:
+def _compile_prune_object(schema: JsonSchema, keeps_unknown: bool) -> _Prune | None:
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     prune_by_key = {key: _compile_prune(value) for key, value in properties.items()}
     if schema.get(_EMBEDDED):
@@ -120,7 +120,7 @@ def _drop_unlisted(obj: dict[str, Any], listed: frozenset[str]) -> list[str]:
     return [f".{key}" for key in unlisted]
 
 
-def _prune_list(prune_item: _Prune) -> _Prune:
+def _compile_prune_list(prune_item: _Prune) -> _Prune:
     def prune(items: Any) -> list[str]:
         if type(items) is not list:
             return []
@@ -150,14 +150,14 @@ def _drops_null(schema: JsonSchema) -> bool:
 
 def _compile_fill(schema: JsonSchema) -> _Fill | None:
     if schema.get("items"):
-        return _fill_elements(schema["items"], list)
+        return _compile_fill_elements(schema["items"], list)
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
-        return _fill_elements(additional, dict)
-    return _fill_object(schema.get("properties") or {})
+        return _compile_fill_elements(additional, dict)
+    return _compile_fill_object(schema.get("properties") or {})
 
 
-def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
+def _compile_fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
     constants = tuple(
         (key, value["default"], not value.get("nullable"))
         for key, value in properties.items()
@@ -181,7 +181,7 @@ def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
     return fill
 
 
-def _fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | None:
+def _compile_fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | None:
     """Compile a function that defaults the values of a map or the items of a list."""
     fill_element = _compile_fill(schema)
     null_replacement = None if schema.get("nullable") else schema.get("default")

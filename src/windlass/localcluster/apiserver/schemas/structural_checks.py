@@ -269,7 +269,7 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def _go_number(number: float) -> str:
-    """Return a limit as Go writes it, a float with the fewest digits."""
+    """Return a number as Go writes it: a float has the fewest digits that identify it."""
     shortest = Decimal(repr(number)).normalize()
     if isinstance(number, int) or -4 <= shortest.adjusted() < 6:
         return f"{shortest:f}"
@@ -346,7 +346,7 @@ def _object_check(schema: JsonSchema) -> Check | None:
 
 
 def _identity(value: Any) -> object:
-    """Return a hashable value that is equal for equal JSON values, unlike Python's True and 1."""
+    """Return a hashable value that is the same for equal JSON values only. In Python, True and 1 are equal."""
     if type(value) is str:
         return value
     if isinstance(value, (dict, list)):
@@ -357,14 +357,16 @@ def _identity(value: Any) -> object:
 # The `x-kubernetes` extensions: lists that are sets or maps, and embedded resources
 
 
-def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | None]) -> Check | None:
+def _everywhere(schema: JsonSchema, compile_check: Callable[[JsonSchema], Check | None]) -> Check | None:
     """Return a check of a value and of everything below it."""
-    own_check = check_of(schema)
-    items = _everywhere(schema["items"], check_of) if schema.get("items") else None
-    below = {key: _everywhere(value, check_of) for key, value in (schema.get("properties") or {}).items()}
+    own_check = compile_check(schema)
+    items = _everywhere(schema["items"], compile_check) if schema.get("items") else None
+    below = {
+        key: _everywhere(value, compile_check) for key, value in (schema.get("properties") or {}).items()
+    }
     children = {key: check for key, check in below.items() if check is not None}
     additional = schema.get("additionalProperties")
-    others = _everywhere(additional, check_of) if isinstance(additional, dict) else None
+    others = _everywhere(additional, compile_check) if isinstance(additional, dict) else None
     if own_check is None and items is None and not children and others is None:
         return None
 

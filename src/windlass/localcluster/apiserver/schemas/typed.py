@@ -1,7 +1,7 @@
 """Schemas of the built-in kinds, compiled from the types in `windlass.k8s.types`.
 
-Rules of a single kind are in its strategy. A type is compiled when the first object of it is decoded, since types are
-recursive and most are never used.
+Rules of a single kind are in its strategy. A type is compiled when an object of that type is first decoded, since
+types are recursive and most are never used.
 """
 
 import copy
@@ -18,7 +18,7 @@ from windlass.localcluster.apiserver.schemas.scalar_types import Scalar
 Defaults = Mapping[str, Mapping[str, Any]]
 Object = dict[str, Any]
 
-# These fields can also be a boolean or a list, so the types call them `any`.
+# These fields are schemas, but may also be a boolean or a list: their type in `windlass.k8s.types` is `any`.
 _FIELD_OVERRIDES = {
     ("V1JSONSchemaProps", field): "?V1JSONSchemaProps" for field in ("items", "additionalProperties")
 }
@@ -62,7 +62,10 @@ class TypedSchema:
 
 
 class _TypeMismatchError(Exception):
-    """A value of a wrong type. Each enclosing type adds its field to the path."""
+    """A value of a wrong type. Each enclosing type adds its field to the path.
+
+    If `go_type` is empty, `found` is the whole message.
+    """
 
     def __init__(self, found: str, go_type: str) -> None:
         super().__init__(found, go_type)
@@ -119,7 +122,7 @@ class _TypeCache:
         if type_name.startswith("{}"):
             return _Collection(self.node(type_name[2:], field), dict)
         if type_name.startswith("?"):
-            return _StructOrAny(self.struct(type_name[1:]))
+            return _StructBoolOrList(self.struct(type_name[1:]))
         if type_name in scalar_types.SCALARS:
             return _Leaf(scalar_types.SCALARS[type_name], field)
         return self.struct(type_name)
@@ -201,8 +204,8 @@ class _Collection(_Node):
         return [f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one)]
 
 
-class _StructOrAny(_Node):
-    """A struct, or another value that is not validated further."""
+class _StructBoolOrList(_Node):
+    """A struct, or a boolean or list, which are not validated further."""
 
     def __init__(self, struct: "_Struct") -> None:
         self.go_type = struct.go_type
@@ -264,7 +267,7 @@ class _Struct(_Node):
 
     @functools.cached_property
     def _constants(self) -> tuple[tuple[str, Any, bool], ...]:
-        """Default values, each with whether it is mutable and has to be copied."""
+        """Each default: the field, the value, and whether the value is mutable and has to be copied."""
         constants = self._types.defaults.get(self._name, {})
         return tuple((field, value, isinstance(value, (dict, list))) for field, value in constants.items())
 

@@ -108,7 +108,7 @@ async def _send_log(
 async def _while_connected(
     request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks until the client disconnects, even while the log has no new lines."""
+    """Yield the chunks until the client disconnects, which is noticed even while the log has no new lines."""
     while True:
         next_chunk = asyncio.ensure_future(_next(chunks))
         try:

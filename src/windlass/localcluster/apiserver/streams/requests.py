@@ -152,7 +152,7 @@ def require_running(pod: Object, container_name: str) -> None:
 
 
 def require_log(pod: Object, container_name: str, *, previous: bool) -> None:
-    """Reject a container that has not started yet."""
+    """Reject a container that has not started yet or, with `previous`, has no previous run."""
     status = _container_status(pod, container_name)
     subject = f'container "{container_name}" in pod "{pod["metadata"]["name"]}"'
     if status is None:

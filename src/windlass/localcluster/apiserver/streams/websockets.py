@@ -18,7 +18,7 @@ from windlass.k8s import api_errors
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
-# Each port has two channels, and channel 255 closes one.
+# Each port has two channels. Channel 255 is reserved: its messages close other channels.
 MAX_PORTS = _CLOSE // 2
 # The limit of Kubernetes for one message.
 _MAX_MESSAGE_BYTES = 32 * 1024 * 1024
@@ -29,7 +29,7 @@ HEARTBEAT_SECONDS = 5.0
 class Subprotocol(msgspec.Struct, frozen=True):
     name: str
     is_base64: bool = False
-    # Whether the end of a process is sent as a Status with its exit code, rather than as text on failure.
+    # Whether the end of a process is reported as a Status. Otherwise only a failure is reported, as text.
     sends_status: bool = True
     closes_channels: bool = False
 
@@ -69,16 +69,16 @@ PORT_FORWARD = (
 )
 
 
-def choose_subprotocol(requested: Iterable[str], offered: tuple[Subprotocol, ...]) -> Subprotocol:
-    """Return the first requested subprotocol that is supported; the oldest one if none is requested."""
-    by_name = {each.name: each for each in offered}
+def choose_subprotocol(requested: Iterable[str], supported: tuple[Subprotocol, ...]) -> Subprotocol:
+    """Return the first requested subprotocol that is supported; the unnamed one if none is requested."""
+    by_name = {each.name: each for each in supported}
     names = [name.strip() for name in requested] or [""]
     for name in names:
         if name in by_name:
             return by_name[name]
-    supported = " ".join(name for name in by_name if name)
+    supported_names = " ".join(name for name in by_name if name)
     raise api_errors.bad_request(
-        f"requested protocol(s) are not supported: [{' '.join(names)}]; supports [{supported}]"
+        f"requested protocol(s) are not supported: [{' '.join(names)}]; supports [{supported_names}]"
     )
 
 
@@ -147,15 +147,15 @@ def require_upgrade(request: web.BaseRequest) -> None:
         raise api_errors.bad_request("Upgrade request required")
 
 
-def negotiate(request: web.BaseRequest, offered: tuple[Subprotocol, ...]) -> Subprotocol:
+def negotiate(request: web.BaseRequest, supported: tuple[Subprotocol, ...]) -> Subprotocol:
     """Return the subprotocol. Callers do all other checks first: clients fall back to SPDY if this fails."""
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
         raise api_errors.bad_request(
-            f"{upgrade} is not supported: this server streams over WebSocket only, as {offered[0].name}"
+            f"{upgrade} is not supported: this server streams over WebSocket only, as {supported[0].name}"
         )
     lines = request.headers.getall("Sec-WebSocket-Protocol", [])
-    return choose_subprotocol([name for line in lines for name in line.split(",")], offered)
+    return choose_subprotocol([name for line in lines for name in line.split(",")], supported)
 
 
 class Connection:

@@ -1,7 +1,7 @@
 """The workload controller: watches all changes and reconciles one workload at a time.
 
 A change of a pod enqueues the workload that controls it. An orphaned pod may be adopted by a workload that selects it.
-If there are no workloads, a changed pod without a controller is not decoded: its JSON is only searched for texts.
+If there are no workloads, a changed pod without a controller is not decoded: its JSON is only searched for two texts.
 """
 
 import asyncio
@@ -169,10 +169,10 @@ class WorkloadController(QueueController):
         body = self._store.get(resource, key)
         if body is None:
             return
-        workload = bodies.decode_stored(body)
         if resource == _PODS:
-            self._reconcile_orphan(workload)
+            self._reconcile_orphan(bodies.decode_stored(body))
             return
+        workload = bodies.decode_stored(body)
         kind = self._lifecycle.registry.built_in(resource)
         decision = self._decision(resource, workload)
         self._set_timer(ref, decision.wake_at)
@@ -194,7 +194,7 @@ class WorkloadController(QueueController):
         return [bodies.decode_stored(body) for body in found if body is not None]
 
     def _pods_of(self, workload: Json) -> list[Pod]:
-        """Return the pods that a workload controls, in order of creation."""
+        """Release pods that a workload no longer selects, and return its other pods in order of creation."""
         uid = workload["metadata"]["uid"]
         found = (self._store.get(*ref) for ref in self._store.owned_by(uid) if ref[0] == _PODS)
         pods = [observed.pod(body) for body in found if body is not None]
@@ -203,7 +203,7 @@ class WorkloadController(QueueController):
         return sorted(selected, key=lambda pod: (pod.created, pod.name))
 
     def _release_if_unselected(self, workload: Json, pod: Pod) -> bool:
-        """Release a pod whose labels no longer match the selector, and return whether it was released."""
+        """Release a pod that is no longer selected, unless it is terminating. Return whether it was released."""
         if _selects(workload, pod.labels) or pod.is_terminating:
             return False
         meta = workload["metadata"]

@@ -64,7 +64,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
-    """The time at which the decision may change without any event."""
+    """The time at which the decision may change although no object has changed."""
 
 
 def earliest(*moments: datetime | None) -> datetime | None:

@@ -32,7 +32,7 @@ _FINAL_REASONS = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "Deploym
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The pods of a ReplicaSet: desired, current, available and terminating."""
+    """The number of desired, current, available and terminating pods of a ReplicaSet."""
 
     desired: int
     current: int = 0
@@ -163,7 +163,7 @@ def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
 
 
 def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action]:
-    """Delete the oldest ReplicaSets without pods that exceed the revision history limit."""
+    """Delete the oldest empty ReplicaSets if there are more than the revision history limit."""
     empty = [one for one in former if _size(one).is_empty]
     surplus = len(empty) - spec["revisionHistoryLimit"]
     for one in empty[: max(surplus, 0)]:
@@ -268,33 +268,33 @@ def _conditions(deployment: Json, status: Json, new: Json | None, now: datetime)
         state = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         state = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    available = conditions.condition("Available", *state, moment, stamp=_UPDATE_FIELD)
-    updated = conditions.with_one(status.get("conditions"), available)
+    available = conditions.condition("Available", *state, moment, time_field=_UPDATE_FIELD)
+    updated = conditions.with_condition(status.get("conditions"), available)
     progress = _progress(deployment, status, new, now)
     if progress is None:
         return updated
     if _has_progressed(deployment, status):
         # The progress deadline counts from this time.
         updated = [{**one, _UPDATE_FIELD: moment} if one["type"] == "Progressing" else one for one in updated]
-    return conditions.with_one(updated, progress)
+    return conditions.with_condition(updated, progress)
 
 
 def _progress(deployment: Json, status: Json, new: Json | None, now: datetime) -> Json | None:
     """Return the new Progressing condition; None if the current one still holds."""
     spec, moment = deployment["spec"], times.format_time(now)
-    own_name = f"{deployment['metadata']['name']}-{templates.hash_of(spec['template'])}"
-    name = f'ReplicaSet "{own_name if new is None else new["metadata"]["name"]}"'
+    new_name = f"{deployment['metadata']['name']}-{templates.hash_of(spec['template'])}"
+    name = f'ReplicaSet "{new_name if new is None else new["metadata"]["name"]}"'
     old = conditions.find(status.get("conditions"), "Progressing") or {}
 
     def progressing(status: str, reason: str, message: str) -> Json:
-        return conditions.condition("Progressing", status, reason, message, moment, stamp=_UPDATE_FIELD)
+        return conditions.condition("Progressing", status, reason, message, moment, time_field=_UPDATE_FIELD)
 
     if spec.get("paused"):
         return progressing("Unknown", "DeploymentPaused", "Deployment is paused")
     if _is_complete(spec, status):
         return progressing("True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
     if new is None:
-        return progressing("True", "NewReplicaSetCreated", f'Created new replica set "{own_name}"')
+        return progressing("True", "NewReplicaSetCreated", f'Created new replica set "{new_name}"')
     was_complete = old.get("reason") == "NewReplicaSetAvailable"
     if _has_progressed(deployment, status) or was_complete or not old:
         return progressing("True", "ReplicaSetUpdated", f"{name} is progressing.")

@@ -66,10 +66,10 @@ class Executor:
 
         self._amend(self._pod_kind, pod["metadata"], adopted)
 
-    def release(self, pod: Pod, namespace: str, owner: str) -> None:
+    def release(self, pod: Pod, namespace: str, owner_uid: str) -> None:
         """Remove the owner reference of a workload that no longer selects the pod."""
         identity = {"namespace": namespace, "name": pod.name, "uid": pod.uid}
-        self._amend(self._pod_kind, identity, lambda old: metadata.without_owners(old, {owner}))
+        self._amend(self._pod_kind, identity, lambda old: metadata.without_owners(old, {owner_uid}))
 
     def untrack(self, namespace: str, name: str, uid: str) -> None:
         identity = {"namespace": namespace, "name": name, "uid": uid}

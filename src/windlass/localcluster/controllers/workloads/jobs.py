@@ -21,7 +21,7 @@ from windlass.localcluster.controllers.workloads.decisions import (
     RemoveTracking,
     earliest,
 )
-from windlass.localcluster.controllers.workloads.observed import Pod, seconds
+from windlass.localcluster.controllers.workloads.observed import Pod, read_duration
 from windlass.model.base import Json
 
 RESOURCE = "jobs.batch"
@@ -110,13 +110,16 @@ def _has_failed(pod: Pod, waits_for_end: bool) -> bool:
 
 
 def _is_finished(status: Json) -> bool:
-    return any(conditions.is_true(status.get("conditions"), kind) for kind in ("Complete", "Failed"))
+    return any(
+        conditions.is_true(status.get("conditions"), condition_type)
+        for condition_type in ("Complete", "Failed")
+    )
 
 
 def _stored_verdict(status: Json) -> _Verdict | None:
     """Return the result stored before all pods had ended."""
-    for kind, is_success in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
-        found = conditions.find(status.get("conditions"), kind)
+    for condition_type, is_success in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
+        found = conditions.find(status.get("conditions"), condition_type)
         if found is not None and found.get("status") == "True":
             return _Verdict(is_success, found.get("reason", ""), found.get("message", ""))
     return None
@@ -147,7 +150,7 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
 
 
 def _deadline(job: Json) -> datetime | None:
-    duration = seconds(job["spec"], "activeDeadlineSeconds")
+    duration = read_duration(job["spec"], "activeDeadlineSeconds")
     started = times.parse_time((job.get("status") or {}).get("startTime"))
     return None if duration is None or started is None else started + duration
 
@@ -160,8 +163,8 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     status = _status(job, count, now)
     interim, final = ("SuccessCriteriaMet", "Complete") if verdict.is_success else ("FailureTarget", "Failed")
     _set_condition(status, interim, "True", verdict.reason, verdict.message, now)
-    deletions = _delete_untracked if verdict.is_success else _delete
-    actions = (*_untrack(count.counted), *deletions(count.active))
+    delete = _untrack_and_delete if verdict.is_success else _delete
+    actions = (*_untrack(count.counted), *delete(count.active))
     if count.active or count.terminating:
         return Decision(status=status, actions=actions)
     _set_condition(status, final, "True", verdict.reason, verdict.message, now)
@@ -172,9 +175,13 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     return Decision(status=status, actions=actions, events=(event,), wake_at=_expiry(job["spec"], status))
 
 
-def _set_condition(status: Json, kind: str, value: str, reason: str, message: str, now: datetime) -> None:
-    new = conditions.condition(kind, value, reason, message, times.format_time(now), stamp=_UPDATE_FIELD)
-    status["conditions"] = conditions.with_one(status.get("conditions"), new)
+def _set_condition(
+    status: Json, condition_type: str, value: str, reason: str, message: str, now: datetime
+) -> None:
+    new = conditions.condition(
+        condition_type, value, reason, message, times.format_time(now), time_field=_UPDATE_FIELD
+    )
+    status["conditions"] = conditions.with_condition(status.get("conditions"), new)
 
 
 def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
@@ -189,7 +196,7 @@ def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
 
 def _expiry(spec: Json, status: Json) -> datetime | None:
     """Return when a finished Job is deleted."""
-    ttl = seconds(spec, "ttlSecondsAfterFinished")
+    ttl = read_duration(spec, "ttlSecondsAfterFinished")
     if ttl is None:
         return None
     final = [one for one in status["conditions"] if one["type"] in ("Complete", "Failed")]
@@ -205,11 +212,11 @@ def _untrack(pods: Iterable[Pod]) -> Iterator[Action]:
 
 
 def _suspend_job(job: Json, count: _Count, now: datetime) -> Decision:
-    """Delete the pods of a suspended Job without counting them."""
+    """Delete the active pods of a suspended Job without counting them."""
     status = _status(job, count, now)
     was_suspended = conditions.is_true(status.get("conditions"), "Suspended")
     _set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
-    actions = (*_untrack(count.counted), *_delete_untracked(count.active))
+    actions = (*_untrack(count.counted), *_untrack_and_delete(count.active))
     events = () if was_suspended else (Event("Suspended", "Job suspended"),)
     return Decision(status=status, actions=actions, events=events)
 
@@ -218,7 +225,7 @@ def _delete(pods: Iterable[Pod]) -> Iterator[Action]:
     return (Delete(PODS, pod.name, pod.uid) for pod in pods)
 
 
-def _delete_untracked(pods: Iterable[Pod]) -> Iterator[Action]:
+def _untrack_and_delete(pods: Iterable[Pod]) -> Iterator[Action]:
     for pod in pods:
         yield from _untrack([pod])
         yield from _delete([pod])
@@ -229,12 +236,12 @@ def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) 
     events: tuple[Event, ...] = ()
     if conditions.is_true(status.get("conditions"), "Suspended"):
         _set_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
-        # The suspended time does not count towards the deadline.
+        # The active deadline starts again.
         status["startTime"] = times.format_time(now)
         events = (Event("Resumed", "Job resumed"),)
     actions = [*_untrack(count.counted)]
     surplus, missing = _difference(job["spec"], count)
-    actions += _delete_untracked(surplus)
+    actions += _untrack_and_delete(surplus)
     create_at = None
     if missing:
         failed = [pod for pod in pods if pod.phase == "Failed" or pod.is_ending]

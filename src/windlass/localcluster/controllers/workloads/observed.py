@@ -35,7 +35,7 @@ class _State(msgspec.Struct, frozen=True):
     terminated: _Terminated | None = None
 
 
-class _Container(msgspec.Struct, frozen=True, rename="camel"):
+class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     restart_count: int = 0
     state: _State = _State()
 
@@ -43,8 +43,8 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
     conditions: list[_Condition] | None = None
-    container_statuses: list[_Container] | None = None
-    init_container_statuses: list[_Container] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -71,6 +71,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     has_node: bool = False
     restarts_on_failure: bool = False
     deleted: datetime | None = None
+    """The time of the delete request."""
     is_tracked: bool = False
     """Whether the pod still has to be counted by its Job."""
     controller: str = ""
@@ -135,7 +136,7 @@ def pod(body: bytes) -> Pod:
 
 
 def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """Return when the next ready pod becomes available; None if all are available already."""
+    """Return when the next of the ready pods becomes available; None if all of them are available."""
     delay = timedelta(seconds=min_ready_seconds)
     times_available = (one.ready_since + delay for one in pods if one.ready_since is not None)
     return min((time for time in times_available if time > now), default=None)
@@ -146,6 +147,6 @@ def by_deletion_order(pods: Iterable[Pod]) -> list[Pod]:
     return sorted(pods, key=lambda pod: (pod.has_node, pod.is_ready, -pod.created.timestamp(), pod.name))
 
 
-def seconds(spec: Json, field: str) -> timedelta | None:
+def read_duration(spec: Json, field: str) -> timedelta | None:
     value = spec.get(field)
     return None if value is None else timedelta(seconds=value)

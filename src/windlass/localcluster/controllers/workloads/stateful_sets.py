@@ -1,7 +1,7 @@
 """Decide the actions for a StatefulSet: create numbered pods and their claims in order. No function has side effects.
 
 A new template replaces pods from the highest ordinal down, each when the previous one is ready. Former templates are
-not stored: below the `partition` of an update existing pods stay, but recreated pods use the new template.
+not stored: below the `partition` of an update, existing pods stay, but recreated pods use the new template.
 """
 
 import copy
@@ -39,7 +39,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def surplus(self) -> list[int]:
-        """The surplus ordinals, highest first."""
+        """The ordinals of surplus pods, highest first."""
         return sorted((ordinal for ordinal in self.pods if ordinal not in self.ordinals), reverse=True)
 
 
@@ -63,7 +63,7 @@ def revision_of(stateful_set: Json) -> str:
 
 
 def may_own(stateful_set: Json, name: str) -> bool:
-    """Return whether a name is that of one of its pods."""
+    """Return whether a pod with this name can belong to the StatefulSet."""
     base, _, number = name.rpartition("-")
     return base == stateful_set["metadata"]["name"] and number.isascii() and number.isdigit()
 

@@ -8,7 +8,7 @@ import msgspec
 from windlass.localcluster.controllers.workloads.observed import TRACKING
 from windlass.model.base import Json
 
-# The alphabet of Kubernetes for such hashes: no vowels and no characters that look alike.
+# The alphabet of Kubernetes for template hashes: no vowels and no characters that look alike.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -28,7 +28,7 @@ def owner_reference(owner: Json) -> Json:
 
 
 def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = None) -> Json:
-    """Return a pod with a name, or with a name generated from a base."""
+    """Return a pod of the owner with a name, or with a name that the server generates from `base`."""
     template = copy.deepcopy(owner["spec"]["template"])
     template_meta = template.get("metadata") or {}
     meta = {
@@ -44,7 +44,7 @@ def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = No
 
 
 def pod_of_job(job: Json, index: int | None) -> Json:
-    """Return a pod of a Job. For an Indexed Job it gets its index as label, annotation, host name and variable."""
+    """Return a pod of a Job. A pod of an Indexed Job has its index as label, annotation, host name and variable."""
     name = job["metadata"]["name"]
     created = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
     meta, spec = created["metadata"], created["spec"]
