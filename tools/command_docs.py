@@ -59,8 +59,9 @@ def _command(command: click.Command, called: str) -> Iterator[str]:
     usage = " ".join((called, *command.collect_usage_pieces(context)))
     yield f"### {called}\n\n    {usage}\n\n{_text(command.help)}"
     options = _options(command)
-    is_for_a_cluster = {option.name for option in options}.issuperset(_CLUSTER)
-    own = [option for option in options if not (is_for_a_cluster and option.name in _CLUSTER)]
+    shared = {(option.name, option.help) for option in _shared()}
+    own = [option for option in options if (option.name, option.help) not in shared]
+    is_for_a_cluster = len(own) < len(options)
     if own:
         yield "| option | meaning |\n|---|---|\n" + "".join(map(_row, own))
     if is_for_a_cluster:

@@ -13,8 +13,9 @@ class State(StrEnum):
     ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
     """The object has to be created. It does not exist, or its creation is not confirmed yet.
 
-    A new attempt starts here. A Framework with executionType Create, or a suspended one, stays here. Next:
-    AttemptCreationRequested; AttemptCompleted when the attempt ends before it has an object.
+    A new attempt starts here. A Framework with executionType Create, or a suspended one, stays here.
+
+    Next: AttemptCreationRequested; AttemptCompleted when the attempt ends before it has an object.
     """
 
     ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"

@@ -29,7 +29,7 @@ SHORT_FORMS = {
 HELP = {
     "kube_config_file_path": "Kubeconfig (default: $KUBECONFIG, the pod's service account, or ~/.kube/config).",
     "kube_context": "Context of the kubeconfig (default: the current context).",
-    "kube_api_server_address": "Address of the API server (default: the one in the kubeconfig).",
+    "kube_api_server_address": "Address of the API server (default: $KUBE_APISERVER_ADDRESS or the kubeconfig).",
     "kube_client_qps": "Maximum requests per second; 0 for no limit on the client side.",
     "namespaces": "Namespace whose Frameworks to run (default: all). Repeatable.",
     "manage_crds": "Whether to create and update the CustomResourceDefinitions.",

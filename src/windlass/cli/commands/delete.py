@@ -30,8 +30,8 @@ def delete(
 ) -> None:
     """Delete jobs and the objects they own: pods, code and companions. A running job is stopped.
 
-    NAME is the name of a Framework. If it does not exist, the Job of that name and all objects with the label
-    windlass.dev/job=NAME are deleted. Volumes and the job's own NFS server are kept. The command waits until the other
+    NAME is the name of a Framework, or of a Job if there is no such Framework. All objects with the label
+    windlass.dev/job=NAME are deleted too, except volumes and the job's own NFS server. The command waits until the
     objects are deleted.
 
     \b

@@ -58,7 +58,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
     "--target",
     type=click.Choice([FRAMEWORK, PLAIN]),
     help="Output: Frameworks for the Windlass controller, or plain objects for a cluster without it "
-    "(default: framework; plain for a config with resources).",
+    "(default: framework; plain for a file with `imports` and `resources`).",
 )
 @click.option(
     "--only",

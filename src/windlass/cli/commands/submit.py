@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 @click.command(epilog=f"With --wait, {wait.EXIT_CODE_HELP[0].lower()}{wait.EXIT_CODE_HELP[1:]}")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--rerun", is_flag=True, help="Replace a finished job of the same name. A running job is kept.")
+@click.option(
+    "--rerun",
+    is_flag=True,
+    help="Replace a finished job of the same name. Fails if that job is still running.",
+)
 @click.option(
     "--wait", "waits", is_flag=True, help="Wait until the job has completed and return its exit code."
 )
