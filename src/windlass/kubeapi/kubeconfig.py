@@ -199,7 +199,7 @@ class _Loader(kube_config.KubeConfigLoader):
         if os.sep in command:  # relative to the kubeconfig, as in kubectl
             command = str(Path(self._get_base_path(self._user.path), command))
         provider.args = [command, *map(str, arguments)]
-        status = await _run(provider, exec_node.value.get("installHint") or "")
+        status = await _run_plugin(provider, exec_node.value.get("installHint") or "")
         if not status.get("token") and not status.get("clientCertificateData"):
             raise AccessError(
                 f"the credential plugin {provider.args[0]!r} returned neither a token nor a client certificate"
@@ -271,7 +271,7 @@ def _impersonation(user: Mapping[str, Any]) -> Headers:
     return tuple((name, str(value)) for name, value in (*single, *groups, *extra) if value)
 
 
-async def _run(provider: ExecProvider, install_hint: str) -> dict[str, Any]:
+async def _run_plugin(provider: ExecProvider, install_hint: str) -> dict[str, Any]:
     try:
         status: dict[str, Any] = await provider.run()
     except OSError as error:

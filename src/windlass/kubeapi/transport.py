@@ -47,6 +47,7 @@ _READ_BYTES = 2**21
 
 T = TypeVar("T")
 Observe = Callable[[Request, int, float], None]
+"""Called with a request, the status code of its response (0 without one) and its latency in seconds."""
 OnDate = Callable[[str, float], None]
 """Called with the `Date` header of a response and its latency in seconds."""
 

@@ -44,7 +44,7 @@ class PodStrategy(Strategy):
         _set_priority(new["metadata"].get("name", ""), spec)
         new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
         if spec.get("schedulingGates"):
-            new["status"]["conditions"] = [_scheduled("False", cluster) | _GATED]
+            new["status"]["conditions"] = [_scheduled_condition("False", cluster) | _GATED]
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         for key in ("priority", "preemptionPolicy"):
@@ -101,7 +101,7 @@ def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: Cluste
         bound["metadata"].setdefault("annotations", {}).update(annotations)
     conditions = bound.setdefault("status", {}).setdefault("conditions", [])
     conditions[:] = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-    conditions.append(_scheduled("True", cluster))
+    conditions.append(_scheduled_condition("True", cluster))
     return bound
 
 
@@ -116,7 +116,7 @@ def _binding_conflict(pod: Object) -> str:
     return ""
 
 
-def _scheduled(status: str, cluster: ClusterView) -> Object:
+def _scheduled_condition(status: str, cluster: ClusterView) -> Object:
     return {
         "type": "PodScheduled",
         "status": status,

@@ -137,9 +137,9 @@ def version() -> Document:
     }
 
 
-def aggregated(kinds: Sequence[Kind], core: bool, version: AggregatedVersion) -> Document:
+def aggregated(kinds: Sequence[Kind], is_core: bool, version: AggregatedVersion) -> Document:
     """Return the aggregated document at `/api` (core) or `/apis`."""
-    names = [""] if core else groups_in_order(kinds)
+    names = [""] if is_core else groups_in_order(kinds)
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",

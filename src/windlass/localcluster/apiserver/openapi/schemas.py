@@ -151,7 +151,7 @@ def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
         definition_name(name): type_schema(name, dialect)
         for name in _reachable_types([*roots, *subresource_types, *_ALWAYS_PUBLISHED])
     }
-    found |= _common(dialect)
+    found |= _common_definitions(dialect)
     for kind in kinds:
         name = kind_definition_name(kind)
         schema = custom_schema(kind.published_schema or {}, dialect) if kind.is_custom else found[name]
@@ -244,7 +244,7 @@ def _merge_extensions(type_name: str, field: str) -> Schema:
     return key | {"x-kubernetes-patch-strategy": rule.strategy}
 
 
-def _common(dialect: Dialect) -> dict[str, Schema]:
+def _common_definitions(dialect: Dialect) -> dict[str, Schema]:
     is_swagger = dialect is Dialect.SWAGGER
     integer_or_text = {"oneOf": [{"type": "integer"}, {"type": "string"}]}
     number_or_text = {"oneOf": [{"type": "string"}, {"type": "number"}]}
