@@ -118,8 +118,8 @@ def _message(body: bytes) -> str:
 
 
 def client_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiClient:
-    """Return a client of the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names, as FrameworkController's
-    barrier does. If neither is set, use the API server of the cluster and the pod's service account.
+    """Return a client of the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names; if neither is set, of the API
+    server of the cluster, with the pod's service account. FrameworkController's barrier reads the same variables.
 
     Raises NoCredentialsError.
     """
@@ -156,7 +156,7 @@ def _token(account: Path) -> str:
 
 
 def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
-    """Return a client with the credentials of a kubeconfig and its address, which `address` replaces.
+    """Return a client with the credentials and address of a kubeconfig. `address`, if not empty, replaces the latter.
 
     Only this case needs the slow imports.
     """

@@ -50,8 +50,8 @@ def read(environment: Mapping[str, str], framework: str = "") -> Options:
     missing = [name for name, value in required.items() if not value]
     if missing:
         raise InvalidOptionError(
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set. The controller sets them in "
-            "every container of a Framework. Run the barrier in one, or set them."
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set. The controller sets these "
+            "variables in every container of a Framework. Run the barrier in such a container, or set them."
         )
     is_own = required[names.FRAMEWORK_NAME] == own_framework
     return Options(

@@ -62,7 +62,8 @@ _DECODE_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 T = TypeVar("T")
 
 
-def _read(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
+def _decode(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
+    """Decode a response. Raises NoResponseError if it is invalid."""
     try:
         return decode(bytes(data))
     except _DECODE_ERRORS as error:
@@ -131,7 +132,7 @@ class GangWaiter:
         """Return the Gang once it is ours; None if the server ends the watch, which begins with the current state."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
         for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
-            gang = _read(_decode_gang, event.object).spec
+            gang = _decode(_decode_gang, event.object).spec
             if event.type != "DELETED" and self._is_ours(gang):
                 return BarrierResult(gang)
         return None
@@ -158,7 +159,7 @@ class GangWaiter:
                     raise
                 denied = denied if error.code == _NOT_FOUND else error
                 continue
-            framework = _read(_read_framework, body)
+            framework = _decode(_read_framework, body)
             result = self._result_of(framework, body)
             return (
                 self._watch_changes(path, framework.metadata.resource_version) if result is None else result
@@ -175,7 +176,7 @@ class GangWaiter:
             for event in self._events(path, **query):
                 if event.type == "DELETED":
                     raise FrameworkNotFoundError(f"Framework {self._options.qualified_name} was deleted")
-                framework = _read(_read_framework, event.object)
+                framework = _decode(_read_framework, event.object)
                 if (result := self._result_of(framework, event.object)) is not None:
                     return result
         except ResponseError as error:
@@ -200,9 +201,9 @@ class GangWaiter:
     def _events(self, path: str, **query: str) -> Iterator[_Event]:
         """Yield the events except bookmarks. Raises ResponseError for an ERROR event."""
         for line in self._server.watch(path, self._remaining, **query):
-            event = _read(_decode_event, line)
+            event = _decode(_decode_event, line)
             if event.type == "ERROR":
-                status = _read(_decode_status, event.object)
+                status = _decode(_decode_status, event.object)
                 raise ResponseError(status.code, status.message)
             if event.type != "BOOKMARK":
                 yield event

@@ -42,7 +42,7 @@ WhileForwarding = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
 
 
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add NAME|FILE and the options that all companions have. The command receives them as `request`."""
+    """Add NAME|FILE and the options that all companion commands have. The command receives them as `request`."""
 
     def add_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @click.argument("name", metavar="NAME|FILE", shell_complete=name_completion.jobs)

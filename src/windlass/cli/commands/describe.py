@@ -114,9 +114,9 @@ def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:
 
 
 def _retries(policy: "RetryPolicySpec") -> str:
-    always = {-2: "always, even after success", -1: "after every failure"}
+    unlimited = {-2: "always, even after success", -1: "after every failure"}
     count = policy.max_retry_count
-    limit = always.get(count) or ("none" if count == 0 else f"{count} after failures")
+    limit = unlimited.get(count) or ("none" if count == 0 else f"{count} after failures")
     if not policy.fancy_retry_policy:
         return limit
     transient = policy.max_transient_retry_count

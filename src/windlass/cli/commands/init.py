@@ -294,9 +294,11 @@ def job_file_text(draft: JobDraft, out: str) -> str:
 
 def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
     """Yield the lines of the roles with comments. Parameter servers get no GPU."""
-    leader = next(role for role in ("launcher", "chief", "worker") if role in draft.roles)
+    deciding_role = next(role for role in ("launcher", "chief", "worker") if role in draft.roles)
     for role, tasks in draft.roles.items():
-        comment = _ROLES[role] if role != leader else "the job succeeds when all of them have succeeded"
+        comment = (
+            _ROLES[role] if role != deciding_role else "the job succeeds when all of them have succeeded"
+        )
         yield f"  {role}:", ""
         yield f"    tasks: {tasks}", comment
         if draft.runtime is Runtime.MPI:

@@ -115,7 +115,7 @@ def plan(
 
 
 def _framework(submission: "Submission") -> Framework:
-    """Render a job as it is submitted, without a status that the file may have."""
+    """Render a job as it is submitted, without the status that the file may contain."""
     from windlass.client.submit import plan as planner
     from windlass.wire import codec
 

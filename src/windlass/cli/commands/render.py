@@ -130,7 +130,7 @@ def _print(arguments: RenderArguments, line: str) -> None:
 
 
 def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
-    """Yield the manifests of the file, the objects of each job in the order of creation, and the objects of configs."""
+    """Yield the selected objects: manifests of the file, those of each job in order of creation, those of configs."""
     from windlass.client.companions import resolution
 
     extra = source.contents.extra_objects(is_plain=arguments.is_plain)

@@ -102,9 +102,9 @@ def status_line(view: "JobView") -> str:
     if view.is_completed:
         return _verdict(view)
     counts = tables.task_counts(view.running, view.succeeded, view.failed, view.total)
-    retried = f", attempt {view.attempt}" if view.attempt else ""
+    attempt = f", attempt {view.attempt}" if view.attempt else ""
     blocked = f": {view.reason}" if view.reason and not view.running else ""
-    return f"{view.name}: {view.state} ({counts}{retried}){blocked}"
+    return f"{view.name}: {view.state} ({counts}{attempt}){blocked}"
 
 
 def _verdict(view: "JobView") -> str:
@@ -119,5 +119,5 @@ def _verdict(view: "JobView") -> str:
         return (
             f"{view.name} succeeded{duration} ({views.task_results(view.succeeded, view.failed, view.total)})"
         )
-    retries = f" (attempt {view.attempt + 1})" if view.attempt else ""
-    return f"{view.name} {view.state.lower()}{duration}: {view.reason}{retries}"
+    attempt = f" (attempt {view.attempt + 1})" if view.attempt else ""
+    return f"{view.name} {view.state.lower()}{duration}: {view.reason}{attempt}"

@@ -32,12 +32,13 @@ _OPTIONAL_KINDS = [
     for kind in owned_objects.DELETED_KINDS
     if kind.name in ("Secret", "ConfigMap") or kind in owned_objects.RBAC_KINDS
 ]
+"""Kinds of objects that only some settings of a companion require."""
 
 
 async def resolve(
     connection: Connection, prerequisites: Prerequisites, owner: str, report: Report
 ) -> ResolvedCompanions:
-    """Combine the planned settings with those on the cluster. `owner` is the uid of an existing Framework.
+    """Combine the planned settings with those on the cluster. `owner` is the UID of the existing Framework, or empty.
 
     Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
