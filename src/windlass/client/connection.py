@@ -83,7 +83,7 @@ class Connection:
         try:
             answer = await self.send(Request(Verb.GET, "GET", Resource("", "", ""), "/version"))
         except errors.ResponseError:
-            return False  # the user may not have access to /version
+            return False  # the user may lack access to /version
         return "+windlass" in msgspec.json.decode(answer, type=_Version).git_version
 
     @contextlib.contextmanager

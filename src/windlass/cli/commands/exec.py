@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "-c",
     default="",
     metavar="NAME",
-    help="Container (default: the first one that is not an init container).",
+    help="Container (default: the default-container annotation of the pod, or its first container).",
 )
 @cluster_options.options
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)

@@ -44,7 +44,7 @@ _STOPPED_CODES = frozenset(
 REASONS_IN_TABLE = ("Scheduled", "Running", "Succeeded", "Stopped")
 """Reasons of lines about pods that repeat what the table shows."""
 _NORMAL_REASONS = (*REASONS_IN_TABLE, "Failed", "Deleted", "Restarted")
-"""Reasons of normal lines about pods. All others are warnings."""
+"""Reasons of lines about pods that do not explain why a task does not start."""
 
 
 class Board:

@@ -113,7 +113,7 @@ class Screen:
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
         self._loop = loop
         self._writer.attach(loop, when_closed)
-        with contextlib.suppress(ValueError, RuntimeError):  # signals are for the main thread only
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread can handle signals
             loop.add_signal_handler(signal.SIGWINCH, self._schedule_drawing)
             loop.add_signal_handler(signal.SIGCONT, self._restart)
         self._tick()

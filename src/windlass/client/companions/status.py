@@ -110,9 +110,9 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     namespace: str
     name: str = ""
-    """Name of its Deployment. Empty if that may not be read."""
+    """Name of the Deployment. Empty if the user may not read it."""
     uid: str = ""
-    """UID of its Deployment."""
+    """UID of the Deployment."""
     state: State
     reason: str = ""
     pod: str = ""
@@ -120,26 +120,26 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     service: str = ""
     service_type: str = ""
     port: int = 0
-    """Port of its Service."""
+    """Port of the Service."""
     pod_port: int = 0
-    """Port of its pod."""
+    """Port of the pod."""
     url: str = ""
     """URL outside or inside the cluster: see `is_exposed`."""
     is_exposed: bool = False
     """Whether the URL works outside the cluster. Otherwise use `open_command`."""
     is_kept: bool = False
-    """Whether it stays when the job is deleted."""
+    """Whether the companion is kept when the job is deleted."""
     logdir: str = ""
     """Log directory of a TensorBoard."""
     secrets: tuple[str, ...] = ()
-    """Names of the Secrets that its pod reads."""
+    """Names of the Secrets that the pod reads."""
 
     def __str__(self) -> str:
         return f"{self.companion} of {self.job}"
 
     @property
     def open_command(self) -> str:
-        """The command that forwards a port to it from any machine."""
+        """The command that forwards a port to the companion from any machine."""
         return f"windlass {self.companion} {self.job}"
 
     @property
@@ -243,7 +243,7 @@ def forward(
     address: str = LOOPBACK,
     note: Note = lambda _: None,
 ) -> Forward:
-    """Forward a local port (default: the port of its Service) in an `async with` block. Raises ClientError."""
+    """Return a context manager that forwards a local port (default: the port of the Service). Raises ClientError."""
     if not view.pod_port:
         raise ClientError(f"{view.companion} of {view.job} declares no port")
     return Forward(
