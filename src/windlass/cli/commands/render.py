@@ -130,7 +130,7 @@ def _print(arguments: RenderArguments, line: str) -> None:
 
 
 def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
-    """Yield the selected objects: manifests of the file, objects of each job in order of creation, objects of configs."""
+    """Yield the selected objects: the manifests of the file, then those of jobs in order of creation and of configs."""
     from windlass.client.companions import resolution
 
     extra = source.contents.extra_objects(is_plain=arguments.is_plain)
