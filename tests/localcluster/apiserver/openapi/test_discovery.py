@@ -245,7 +245,7 @@ def test_minor_version_is_that_of_the_types() -> None:
 
 
 def test_aggregated_core() -> None:
-    document = discovery.aggregated([POD], core=True, version="v2")
+    document = discovery.aggregated([POD], is_core=True, version="v2")
     assert (document["kind"], document["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
     (group,) = document["items"]
     assert group["metadata"] == {}
@@ -270,7 +270,7 @@ def test_aggregated_core() -> None:
 
 
 def test_aggregated_and_plain_groups_have_same_content() -> None:
-    document = discovery.aggregated(KINDS, core=False, version="v2beta1")
+    document = discovery.aggregated(KINDS, is_core=False, version="v2beta1")
     assert document["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
     found = [
         (group["metadata"]["name"], version["version"], each["resource"], each["verbs"])
