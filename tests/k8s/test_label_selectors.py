@@ -91,7 +91,7 @@ def test_selector_matches_labels(text: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("", True), (" ", True), ("a", False), ("!a", False)])
 def test_only_empty_selector_matches_everything(text: str, expected: bool) -> None:
-    assert label_selectors.parse(text).is_everything is expected
+    assert label_selectors.parse(text).matches_everything is expected
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def rejection_of(text: str) -> tuple[int, str, str]:
 @given(st.text(alphabet="ab1-/.=!<>(), \tin", max_size=12))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(api_errors.ApiError):
-        assert label_selectors.parse(text).is_everything is (not text.strip())
+        assert label_selectors.parse(text).matches_everything is (not text.strip())
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_address_alone_is_sufficient(tmp_path: Path, server: str, environment: d
     way = load(tmp_path, server=server, **environment)
     assert way.server.endswith(server)
     assert way.identity().headers == ()
-    assert (way.identity().context is not None) == server.startswith("https")
+    assert (way.identity().ssl_context is not None) == server.startswith("https")
 
 
 def test_credentials_are_not_sent_without_tls(tmp_path: Path) -> None:

@@ -268,12 +268,12 @@ def test_token_file_is_read_every_minute(tmp_path: Path) -> None:
         (tmp_path / "token").write_text("2")
         assert await token_after(way, clock, 59) == "1"
         assert await token_after(way, clock, 1) == "2"
-        assert way.identity().context is not None
-        before = way.identity().context
+        assert way.identity().ssl_context is not None
+        before = way.identity().ssl_context
         (tmp_path / "token").write_text("3")
         assert await token_after(way, clock, 60) == "3"
         # The connections can be used on.
-        assert way.identity().context is before
+        assert way.identity().ssl_context is before
 
     run(read())
 
@@ -285,12 +285,12 @@ def test_service_account_is_read_every_minute(tmp_path: Path) -> None:
         (tmp_path / "ca.crt").write_bytes(Authority().certificate)
         (tmp_path / "token").write_text("1")
         way = await access.load(environment=environment, service_account=tmp_path, clock=clock)
-        before = way.identity().context
+        before = way.identity().ssl_context
         (tmp_path / "token").write_text("2")
         (tmp_path / "ca.crt").write_bytes(Authority().certificate)
         assert await token_after(way, clock, 59) == "1"
         assert await token_after(way, clock, 1) == "2"
-        assert way.identity().context is not before
+        assert way.identity().ssl_context is not before
 
     run(read())
 

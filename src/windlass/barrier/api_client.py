@@ -170,4 +170,4 @@ def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
     except AccessError as error:
         raise NoCredentialsError(str(error)) from error
     identity = cluster_access.identity()
-    return ApiClient(cluster_access.server, identity.context, lambda: dict(identity.headers))
+    return ApiClient(cluster_access.server, identity.ssl_context, lambda: dict(identity.headers))

@@ -144,7 +144,7 @@ def _terminated_state(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """Return the completion status after a rejected creation of a pod, or None if it is retried (behaviour 23)."""
+    """Return the completion status after the creation of a pod failed, or None if it is retried (behaviour 23)."""
     reason = failure.reason or _REASON_BY_HTTP_STATUS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request was garbled: the server could not recognize the kind of the object.

@@ -51,8 +51,7 @@ def owner_uid_of(pod: PodView) -> str:
 
 
 def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
-    """Return whether the ConfigMap was created for this attempt although the status does not name it: the response
-    was lost."""
+    """Return whether the ConfigMap was created for this attempt. The status may not name it yet."""
     return (
         is_our_config_map(config_map, {framework.uid})
         and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)
@@ -61,7 +60,7 @@ def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, at
 
 
 def is_pod_of_task_attempt(pod: PodView, task: TaskStatus, config_map_uid: str | None) -> bool:
-    """Return whether the pod was created for this attempt of this task although the status does not name it."""
+    """Return whether the pod was created for this attempt of this task. The status may not name it yet."""
     annotations = pod.metadata.annotations
     return (
         config_map_uid is not None

@@ -89,7 +89,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The objects that belong to one Framework."""
+    """The observed state of the objects of one Framework."""
 
     config_map: ConfigMapView | None = None
     pods: Mapping[str, PodView] = {}
@@ -98,7 +98,7 @@ class Observed(msgspec.Struct, frozen=True):
     """UIDs of objects that exist or existed, or would be in the cache if they existed. A known object that is not
     observed was deleted; for an unknown one the objects have to be listed again."""
     unconfirmed: AbstractSet[str] = frozenset()
-    """UIDs of objects known only from the response to their creation: the watch has not reported them yet."""
+    """UIDs of objects seen only in the response to their creation: the watch has not reported them yet."""
     previous_uids: AbstractSet[str] = frozenset()
     """UIDs of deleted Frameworks of the same name: their remaining objects have to be deleted."""
     other_controller: str = ""

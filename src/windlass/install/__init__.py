@@ -1,4 +1,4 @@
 """Install the controller in a cluster, and uninstall it.
 
-The manifests are values. `apply` and `uninstall` send them to an API server through `kubeapi`.
+The manifests are plain values. `apply` sends them to an API server, and `uninstall` deletes the objects.
 """

@@ -20,7 +20,7 @@ Sleep = Callable[[float], Awaitable[None]]
 FIELD_MANAGER = "windlass-install"
 
 _MAX_ATTEMPTS = 5
-"""Maximum number of attempts after conflicts."""
+"""Maximum number of attempts to apply an object that other clients change."""
 _MAX_ESTABLISHED_CHECKS = 60
 """Maximum number of checks, one per second."""
 _OPTIONAL_KINDS = (kinds.POD_DISRUPTION_BUDGETS,)
@@ -110,7 +110,8 @@ async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResul
     body = msgspec.json.encode(_replacement(live, manifest))
     request = requests.replace(resource, namespace, name, body, field_manager=FIELD_MANAGER)
     stored = msgspec.json.decode(await send(request))
-    # The server keeps the resourceVersion if nothing changes. A comparison here would have to apply its defaults.
+    # The server keeps the resourceVersion if nothing changes. A comparison here would have to apply the server's
+    # defaults.
     is_unchanged = stored["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
     outcome = Outcome.UNCHANGED if is_unchanged else Outcome.CONFIGURED
     return ApplyResult(subject, outcome, _migration_note(live, stored))

@@ -84,7 +84,7 @@ def _pod(options: InstallOptions) -> Json:
 
 
 def _anti_affinity(options: InstallOptions) -> Json:
-    """Return a preference for different nodes."""
+    """Return the preference that replicas run on different nodes."""
     term = {"labelSelector": {"matchLabels": options.pod_selector}, "topologyKey": "kubernetes.io/hostname"}
     preferred = [{"weight": 100, "podAffinityTerm": term}]
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
@@ -114,7 +114,7 @@ def _container(options: InstallOptions) -> Json:
 
 
 def _arguments(options: InstallOptions) -> list[str]:
-    """Return the arguments. Flags override the configuration file, so the probes always find the metrics address."""
+    """Return the arguments. They override the configuration file, so the probes always find the metrics port."""
     arguments = ["controller", f"--metrics-address=:{METRICS_PORT}"]
     if options.configuration:
         arguments.append(f"--config={_CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}")

@@ -12,9 +12,9 @@ class NoAnswerError(InstallError):
 
 
 def explain(error: errors.ApiError, subject: str) -> InstallError:
-    """Return the error of a request about an object as one for the user."""
-    kind = NoAnswerError if isinstance(error, errors.NoValidResponseError) else InstallError
-    return kind(f"{subject}: {_explanation(error)}")
+    """Return an error for the user, from the error of a request about `subject`."""
+    error_type = NoAnswerError if isinstance(error, errors.NoValidResponseError) else InstallError
+    return error_type(f"{subject}: {_explanation(error)}")
 
 
 def _explanation(error: errors.ApiError) -> str:

@@ -36,7 +36,7 @@ class FrameworkSummary(Sparse, frozen=True):
         return self.status is None or self.status.state != states.COMPLETED
 
 
-async def objects(
+async def object_metadata(
     send: Send, resource: Resource, namespace: str = "", label_selector: str = ""
 ) -> AsyncIterator[ObjectMeta]:
     async for item in _items(send, resource, namespace, label_selector, requests.METADATA_ONLY):
@@ -53,14 +53,15 @@ async def frameworks(send: Send, group: str) -> list[FrameworkSummary]:
 
 
 async def foreign_objects(send: Send, namespace: str) -> list[str]:
-    """Return some objects of a namespace, of any kind, that neither Windlass nor Kubernetes itself created.
+    """Return the names of a few objects of a namespace, of any kind, that neither Windlass nor Kubernetes itself
+    created.
 
     A kind whose definition was just deleted may still be in the discovery document. Listing it then fails with 404.
     """
     found: list[str] = []
     for resource in await _namespaced_resources(send):
         with suppress(errors.NotFoundError):
-            async for meta in objects(send, resource, namespace):
+            async for meta in object_metadata(send, resource, namespace):
                 if _is_foreign(resource, meta):
                     found.append(kinds.object_name(resource, meta.name))
                 if len(found) == _MAX_FOREIGN:

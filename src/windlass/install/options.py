@@ -14,7 +14,7 @@ from windlass.model.settings import IMAGE, Settings
 DEFAULT_NAMESPACE = "windlass-system"
 DEFAULT_IMAGE = IMAGE
 CONTROLLER_NAME = "windlass-controller"
-"""The name of the Deployment, the ServiceAccount and every other object that an installation has once."""
+"""The name of the Deployment, the ServiceAccount, the PodDisruptionBudget and the PodMonitor."""
 CONFIG_MAP_NAME = "windlass-configuration"
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -53,7 +53,7 @@ class InstallOptions(msgspec.Struct, frozen=True):
         return {**self.labels, **self.pod_selector}
 
     def qualified_name(self, suffix: str) -> str:
-        """Return the name of an object that is cluster-scoped or in the namespace of another application."""
+        """Return the name of an object that is cluster-scoped or may be in a namespace of other applications."""
         return f"windlass:{self.namespace}:{suffix}"
 
     def metadata(self, name: str, namespace: str | None = None) -> Json:

@@ -144,7 +144,7 @@ def namespaces(namespace: str, settings: Settings) -> dict[Scope, tuple[str, ...
 
 
 def rules(granted: Iterable[Permission]) -> list[Json]:
-    """Return the rules of a Role. Permissions that differ in their verbs only become one rule."""
+    """Return the rules of a Role. Consecutive permissions that differ only in their verbs become one rule."""
 
     def target(permission: Permission) -> tuple[str, str, tuple[str, ...]]:
         return permission.group, permission.resource, permission.names

@@ -28,7 +28,7 @@ from windlass.wire.crd import manifests as crd_manifests
 from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
-_MAX_LISTED = 10
+_MAX_NAMED = 10
 """Maximum number of Frameworks that a message names."""
 
 
@@ -38,12 +38,13 @@ class _ConfigMap(Sparse, frozen=True):
 
 
 class UninstallOptions(msgspec.Struct, frozen=True):
-    """What to delete besides the controller and its roles."""
+    """The namespace of the installation, and what to do besides deleting the controller and its roles."""
 
     namespace: str = DEFAULT_NAMESPACE
     deleted_groups: tuple[str, ...] = ()
     """The API groups whose CustomResourceDefinitions are deleted, with all their Frameworks."""
     restores_reference: bool = False
+    """Whether FrameworkController gets its definition back."""
 
 
 async def live_frameworks(send: Send, groups: Collection[str]) -> list[str]:
@@ -61,7 +62,7 @@ async def live_frameworks(send: Send, groups: Collection[str]) -> list[str]:
 
 def describe_live_frameworks(live: Sequence[str]) -> str:
     count = "1 Framework has" if len(live) == 1 else f"{len(live)} Frameworks have"
-    return f"{count} not completed: {_listed(live)}"
+    return f"{count} not completed: {_joined(live)}"
 
 
 async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIterator[str]:
@@ -104,7 +105,7 @@ async def _owned_objects(send: Send, resource: Resource, namespace: str) -> list
     """Return the objects of an installation by their labels, or by their names if listing is forbidden."""
     selector = ",".join(f"{key}={value}" for key, value in {**OWN_LABELS, INSTANCE: namespace}.items())
     try:
-        return [meta async for meta in inventory.objects(send, resource, label_selector=selector)]
+        return [meta async for meta in inventory.object_metadata(send, resource, label_selector=selector)]
     except errors.NotFoundError:
         return []
     except errors.ForbiddenError:
@@ -126,7 +127,7 @@ async def _owned_objects_by_name(send: Send, resource: Resource, namespace: str)
 
 
 async def _metadata(send: Send, resource: Resource, namespace: str, name: str) -> ObjectMeta | None:
-    """Return None if the object does not exist."""
+    """Return the metadata of an object, or None if it does not exist."""
     try:
         return decode_meta(await send(requests.get(resource, namespace, name))).metadata
     except errors.NotFoundError:
@@ -136,7 +137,7 @@ async def _metadata(send: Send, resource: Resource, namespace: str, name: str) -
 
 
 async def _lease(send: Send, namespace: str) -> ObjectMeta:
-    """Return the Lease in the namespace. Its name may be in the configuration.
+    """Return the name and namespace of the Lease, whether it exists or not. The configuration may set the name.
 
     A Lease in another namespace is kept, because other installations may use it.
     """
@@ -151,7 +152,7 @@ async def _lease(send: Send, namespace: str) -> ObjectMeta:
 
 
 async def _delete(send: Send, resource: Resource, meta: ObjectMeta) -> bool:
-    """Return False if the object does not exist."""
+    """Delete an object. Return False if it does not exist."""
     try:
         await send(
             requests.delete(resource, meta.namespace, meta.name, uid=meta.uid, propagation="Background")
@@ -175,7 +176,7 @@ async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
     ]
     if unsupported:
         message = "FrameworkController does not support hyphens in names. It cannot update these Frameworks"
-        yield f"{message}: {_listed(unsupported)}"
+        yield f"{message}: {_joined(unsupported)}"
 
 
 async def _remove_namespace(send: Send, name: str) -> AsyncIterator[str]:
@@ -201,6 +202,6 @@ def _full_name(framework: FrameworkSummary) -> str:
     return f"{framework.metadata.namespace}/{framework.metadata.name}"
 
 
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""
-    return f"{', '.join(items[:_MAX_LISTED])}{more}"
+def _joined(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _MAX_NAMED} more" if len(items) > _MAX_NAMED else ""
+    return f"{', '.join(items[:_MAX_NAMED])}{more}"

@@ -58,7 +58,7 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
         if tree.text_of(tree.dig(resource, "type")) not in missing:
             yield from _check_resource(resource, diagnostics.item(at, index), known)
     yield from _check_names(node, at)
-    yield from _check_tasks(node, at, known)
+    yield from _check_jobs(node, at, known)
 
 
 def config_of(node: tree.Node) -> ClusterConfig:
@@ -84,7 +84,7 @@ def template_of(config: ClusterConfig, resource_type: str, templates: Collection
 
 
 def built_in(config: ClusterConfig, resource_type: str) -> ResourceType:
-    """Return the built-in type of a resource type."""
+    """Return the built-in type of a resource. `resource_type` may also be the path of its import."""
     imported = (each.names[0] for each in config.imports if resource_type in each.names)
     return ResourceType(next(imported, resource_type))
 
@@ -202,13 +202,14 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         first_lines.setdefault(name, place.line)
 
 
-# The tasks of clusters
+# The jobs of clusters
 
 
-def _check_tasks(
+def _check_jobs(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    """Check that clusters have tasks and unique job names: Services are named after jobs, not after clusters."""
+    """Check that clusters have tasks, and job names that are unique: Services are named after jobs, not after
+    clusters."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:
@@ -223,12 +224,12 @@ def _check_tasks(
         for number, job in enumerate(tree.items_of(jobs)):
             name = tree.dig(job, "name")
             if name is not None:
-                yield from _check_task_name(
+                yield from _check_job_name(
                     name, diagnostics.field(diagnostics.item(at, number), "name"), namespace, first_lines
                 )
 
 
-def _check_task_name(
+def _check_job_name(
     node: tree.Node, path: str, namespace: str, first_lines: dict[tuple[str, str], int]
 ) -> Iterator[Diagnostic]:
     yield from _check_first_letter(node, path)

@@ -20,7 +20,7 @@ from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
-MAX_USER_LENGTH = 64
+MAX_USER_NAME_LENGTH = 64
 
 _DEFAULT_PORTS = {
     Companion.TENSORBOARD: TensorBoard().port,
@@ -163,7 +163,7 @@ def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Ite
     written, at = companion.get("folder"), diagnostics.field(path, "folder")
     if written is None or not storage.is_set(written):
         return
-    found = list(storage.check_volume_path(node, written, at, is_written=True))
+    found = list(storage.check_volume_path(node, written, at, must_be_writable=True))
     yield from found
     if not found and (name := _read_only_volume(node, tree.text_of(written) or "")):
         message = (
@@ -200,15 +200,19 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
 
 
 def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    users = _names(hub, "users")
+    users = _user_names(hub, "users")
     for field in ("users", "admins"):
         first_lines: dict[str, int] = {}
-        for item, name, at in _names(hub, field, path):
-            is_name = (
-                0 < len(name) <= MAX_USER_LENGTH and name.isprintable() and not _NOT_IN_NAMES.search(name)
+        for item, name, at in _user_names(hub, field, path):
+            is_valid_name = (
+                0 < len(name) <= MAX_USER_NAME_LENGTH
+                and name.isprintable()
+                and not _NOT_IN_NAMES.search(name)
             )
-            if not is_name:
-                expected = f'the name of a user: 1 to {MAX_USER_LENGTH} characters, without spaces and "/"'
+            if not is_valid_name:
+                expected = (
+                    f'the name of a user: 1 to {MAX_USER_NAME_LENGTH} characters, without spaces and "/"'
+                )
                 yield from structural_validation.wrong_type(item, expected, at)
             elif name.lower() in first_lines:
                 message = (
@@ -222,8 +226,8 @@ def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             first_lines.setdefault(name.lower(), item.line)
 
 
-def _names(hub: tree.Mapping, field: str, path: str = "") -> list[tuple[tree.Node, str, str]]:
-    """Return the names in a list, with their nodes and paths."""
+def _user_names(hub: tree.Mapping, field: str, path: str = "") -> list[tuple[tree.Node, str, str]]:
+    """Return the user names in a list, with their nodes and paths."""
     at = diagnostics.field(path, field)
     return [
         (item, name, diagnostics.item(at, index))

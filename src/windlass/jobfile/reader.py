@@ -146,7 +146,7 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_pod(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """Check a part of a template. The required containers are added later."""
+    """Check a partial pod template, to which the required containers are added later."""
     if isinstance(node, tree.Mapping):
         yield from pod_schema.check(_with_containers(node), pod_schema.POD_TEMPLATE, path)
 
@@ -176,7 +176,7 @@ def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _seconds(node: tree.Node) -> float | None:
-    """Return the duration; None if it is invalid. A value of a wrong type counts as valid here:
+    """Return the duration; None if it is invalid. A value of a wrong type counts as valid here, because
     `structural_validation` reports it."""
     if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
         return 1

@@ -10,7 +10,7 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
-"""A node and its path → diagnostics."""
+"""A function that takes a node and its path, and yields diagnostics."""
 
 RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
 """Annotations that have their own field in the job file."""
@@ -42,14 +42,14 @@ def text_check(is_valid: Callable[[str], object], expected: str) -> Check:
     return check
 
 
-def type_check(kind: str) -> Check:
-    """Return a check against a type of Kubernetes: a list if it begins with `[]`, otherwise a mapping. A value that is
-    neither has its own diagnostic."""
-    expected = tree.Sequence if kind.startswith("[]") else tree.Mapping
+def type_check(type_name: str) -> Check:
+    """Return a check against a type of Kubernetes: a list if the name begins with `[]`, otherwise a mapping. Other
+    values have their own diagnostic."""
+    expected = tree.Sequence if type_name.startswith("[]") else tree.Mapping
 
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         if isinstance(node, expected):
-            yield from pod_schema.check(node, kind, path)
+            yield from pod_schema.check(node, type_name, path)
 
     return check
 

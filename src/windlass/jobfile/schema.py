@@ -32,7 +32,7 @@ def schema(descriptions: FieldDescriptions) -> Json:
     }
     job = definitions.pop("Job")
     job["properties"]["roles"]["minProperties"] = 1
-    definitions["Volume"]["oneOf"] = [{"required": [kind]} for kind in volumes.KINDS]
+    definitions["Volume"]["oneOf"] = [{"required": [source]} for source in volumes.SOURCES]
     definitions["LoadData"]["oneOf"] = [{"required": [source]} for source in storage.SOURCES]
     definitions["PasswordFrom"]["oneOf"] = [{"required": [source]} for source in companions.SOURCES]
     return {
@@ -45,7 +45,7 @@ def schema(descriptions: FieldDescriptions) -> Json:
 
 
 def _closed(definition: Json, descriptions: Mapping[str, str]) -> Json:
-    """Return a definition that forbids unknown fields."""
+    """Return the definition with descriptions of its fields. It forbids unknown fields."""
     if "properties" not in definition:
         return definition
     properties = {

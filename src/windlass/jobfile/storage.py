@@ -17,9 +17,10 @@ SOURCES = ("url", "folder", "command")
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
 """Suffixes of names of Services and Jobs after the name of the job."""
 _MAX_SECRET_BYTES = 1024 * 1024
-_TASK_VOLUME = "emptyDir"
-_READ_ONLY = ("configMap", "secret")
-_SERVER_VOLUME = "nfs"
+_EMPTY_SOURCE = "emptyDir"
+_READ_ONLY_SOURCES = ("configMap", "secret")
+_SERVER_CLAIM = "nfs"
+"""A cephfs volume of this name would have the same claim as the NFS server."""
 
 
 def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -105,7 +106,7 @@ def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
                 "server"
             )
             yield diagnostics.error(share, diagnostics.field(at, "share"), message)
-        if server is not None and name == _SERVER_VOLUME and is_set(volume.get("cephfs")):
+        if server is not None and name == _SERVER_CLAIM and is_set(volume.get("cephfs")):
             message = "the claim of the NFS server has this name: give the volume another name"
             yield diagnostics.error(volume, at, message)
     yield from rules.check_fields(server, _SERVER_RULES, diagnostics.field(path, "nfsServer"))
@@ -149,7 +150,7 @@ def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator
     yield from rules.check_fields(entry, _ENTRY_RULES, path)
     to, sha256 = entry.get("to"), entry.get("sha256")
     if to is not None:
-        yield from check_volume_path(node, to, diagnostics.field(path, "to"), is_written=True)
+        yield from check_volume_path(node, to, diagnostics.field(path, "to"), must_be_writable=True)
     if sha256 is not None and is_set(sha256) and "url" not in sources:
         message = "sha256 applies only to a url, and this entry has none: remove it"
         yield diagnostics.error(sha256, diagnostics.field(path, "sha256"), message)
@@ -167,7 +168,7 @@ def _check_url(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not text:
         return
     file = web_addresses.file_of(text)
-    if not web_addresses.is_complete(text):
+    if not web_addresses.is_valid_url(text):
         expected = "a URL that begins with https://, http:// or ftp://"
         yield from structural_validation.wrong_type(node, expected, path)
     elif not file or not file.isprintable():
@@ -186,7 +187,7 @@ _ENTRY_RULES: dict[str, rules.Check] = {
 
 
 def check_volume_path(
-    job: tree.Mapping, node: tree.Node, path: str, *, is_written: bool = False
+    job: tree.Mapping, node: tree.Node, path: str, *, must_be_writable: bool = False
 ) -> Iterator[Diagnostic]:
     """Check a path in a volume that all tasks of the job share."""
     text = tree.text_of(node)
@@ -207,15 +208,15 @@ def check_volume_path(
         return
     name, _ = volume
     found = f"found {diagnostics.quoted(text)} in volume {name}"
-    if is_set(volumes[name].get(_TASK_VOLUME)):
+    if is_set(volumes[name].get(_EMPTY_SOURCE)):
         advice = "use a volume that exists before the job starts, such as nfs, share or pvc"
         yield diagnostics.error(node, path, f"{found}, which is empty when a task starts: {advice}")
-    if is_written and any(is_set(volumes[name].get(kind)) for kind in _READ_ONLY):
+    if must_be_writable and any(is_set(volumes[name].get(source)) for source in _READ_ONLY_SOURCES):
         yield diagnostics.error(node, path, f"{found}, which is read-only: use another volume")
 
 
 def mount_paths_of(job: tree.Mapping) -> dict[str, str]:
-    """Return the mount paths of the volumes that have one, by volume."""
+    """Return the mount paths of the volumes that have one, by volume name."""
     return {name: at for name, volume in volumes_of(job).items() if (at := tree.text_of(volume.get("at")))}
 
 

@@ -11,7 +11,7 @@ from windlass.wire.yaml import tree
 
 RESERVED_PREFIX = "windlass-"
 """The prefix of volumes that Windlass adds."""
-KINDS = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
+SOURCES = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
 
 _FIELDS = structural_validation.field_names(Volume)
 _SHARE = re.compile(r"(/[A-Za-z0-9._-]+)+/?")
@@ -25,8 +25,8 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
             message = f"names that begin with {RESERVED_PREFIX} are reserved: give the volume another name"
             yield diagnostics.error(volume, at, message)
         if isinstance(volume, tree.Mapping):
-            sources = [kind for kind in KINDS if not _is_empty(volume.get(kind))]
-            yield from rules.check_single_source(volume, sources, KINDS, at, _FIELDS)
+            sources = [source for source in SOURCES if not _is_empty(volume.get(source))]
+            yield from rules.check_single_source(volume, sources, SOURCES, at, _FIELDS)
             for check_field, fields in _RULES:
                 for keys in (field.split(".") for field in fields):
                     node = tree.dig(volume, *keys)
@@ -37,12 +37,12 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def normalize(path: str) -> str:
-    """Return an absolute path without empty parts and dots."""
+    """Return an absolute path without empty and "." components."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def volume_at(mount_paths: Mapping[str, str], path: str) -> tuple[str, str] | None:
-    """Return the volume that contains a path, and the path inside it; None if no volume does."""
+    """Return the name of the volume that contains a path, and the path inside the volume; None if no volume does."""
     normalized = normalize(path)
     containing = [
         name for name, at in mount_paths.items() if f"{normalized}/".startswith(f"{normalize(at)}/")

@@ -12,7 +12,7 @@ _ADDRESS = re.compile(
 _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
-def is_complete(text: str) -> bool:
+def is_valid_url(text: str) -> bool:
     """Return whether a URL is valid: a known scheme, a host and valid characters."""
     found = _ADDRESS.fullmatch(text)
     return found is not None and text.isprintable() and int(found["port"] or 1) in range(1, 65536)

@@ -169,7 +169,7 @@ def invalid(group: str, kind: str, name: str, errors: list[FieldError]) -> ApiEr
 
 
 def invalid_patch_result(result: object, why: str) -> ApiError:
-    """Return the error for a patch whose result is not an object of the kind."""
+    """Return the error for a patch whose result is not an object of the expected kind."""
     message = f"Invalid value: {quoted(format_value(result))}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})

@@ -1,6 +1,6 @@
 """Validation of names, labels, keys and ports, with the messages of Kubernetes.
 
-Each function returns the problems of a value, an empty tuple if it is valid. The caller adds the name of the field.
+Each check returns the problems of a value: an empty tuple if it is valid. The caller adds the name of the field.
 """
 
 import functools
@@ -52,7 +52,7 @@ _PERCENTAGE_MESSAGE = "a valid percent string must be a numeric string followed 
 Problems = tuple[str, ...]
 Rule = Callable[[str], Problems]
 
-# Longer values are invalid. They are not cached, so that they cannot fill the memory.
+# Longer values, which are rare, are not cached, so that they cannot fill the memory.
 _MAX_CACHED_LENGTH = 256
 
 
@@ -97,7 +97,7 @@ def search_domain(value: str) -> Problems:
 
 @_cached
 def qualified_name(value: str) -> Problems:
-    """Check a label key, finalizer or resource: a name with an optional DNS subdomain and slash."""
+    """Check a label key, finalizer or resource: a name, optionally after a DNS subdomain and a slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         text = _mismatch("", _QUALIFIED, _QUALIFIED_NAME_MESSAGE, "MyName", "my.name", "123-abc")[0]

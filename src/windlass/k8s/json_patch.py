@@ -24,12 +24,12 @@ _T = TypeVar("_T")
 
 
 def require_version(resource_version: str) -> dict[str, str]:
-    """Return the operation that makes a patch fail with a conflict if the object has another version."""
+    """Return the operation that makes a patch fail with a conflict if the object has another resourceVersion."""
     return {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
 
 
 def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Reject documents that are nested too deeply for the interpreter with HTTP 400."""
+    """Reject with HTTP 400 the documents that are nested too deeply for the interpreter."""
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -209,7 +209,7 @@ def _path(operation: dict[str, Any], name: str) -> list[str]:
 
 
 def _member(container: Any, token: str) -> Any:
-    """Return the value at a key. For Kubernetes, a missing member is null, which `test` and `copy` rely on."""
+    """Return the value at a key. As in Kubernetes, a missing member is null: `test` and `copy` accept it."""
     match container:
         case dict():
             return container.get(token)

@@ -52,7 +52,7 @@ class LabelSelector(msgspec.Struct, frozen=True):
     requirements: tuple[LabelRequirement, ...] = ()
 
     @property
-    def is_everything(self) -> bool:
+    def matches_everything(self) -> bool:
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -63,12 +63,12 @@ class LabelSelector(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> LabelSelector:
-    """Parse a selector in its textual form. Raise `ApiError` if it is invalid."""
+    """Parse a selector that is given as text. Raise `ApiError` if it is invalid."""
     return LabelSelector(_Parser(text).requirements())
 
 
 def from_object(selector: Mapping[str, Any]) -> LabelSelector:
-    """Return the selector of an object with `matchLabels` and `matchExpressions`. An empty one matches everything."""
+    """Return a selector from its form as an object. An empty selector matches everything."""
     labels = selector.get("matchLabels") or {}
     return LabelSelector(
         (
@@ -85,7 +85,7 @@ def requirement_of(expression: Mapping[str, Any]) -> LabelRequirement:
 
 
 def format_object(selector: Mapping[str, Any]) -> str:
-    """Return the textual form of a selector with `matchLabels` and `matchExpressions`, sorted by key."""
+    """Return a selector as text, from its form as an object. The requirements are sorted by key."""
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     terms += [(each["key"], _format(each)) for each in selector.get("matchExpressions") or ()]
     return ",".join(term for _, term in sorted(terms, key=lambda pair: pair[0]))

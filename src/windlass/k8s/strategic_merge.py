@@ -50,7 +50,7 @@ _CONTAINER = {
     "volumeMounts": _by("mountPath"),
 }
 
-# Per type, the fields that have a rule. All other lists are replaced as a whole, all other maps merged.
+# Per type, the fields that have a rule. All other lists are replaced as a whole; all other maps are merged.
 RULES: dict[str, dict[str, Rule]] = {
     "V1Container": _CONTAINER,
     "V1ContainerStatus": {"allocatedResourcesStatus": _BY_NAME, "volumeMounts": _by("mountPath")},
@@ -203,7 +203,7 @@ def _delete_values(original: Object, key: str, values: Any, type_name: str) -> N
 
 
 def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_name: str) -> None:
-    """Merge the list of a `$setElementOrder`, and remove it from the patch."""
+    """Merge and order the list that `$setElementOrder` is about, and remove that list from the patch."""
     _, slash, field = key.partition("/")
     if not isinstance(order, list):
         _reject_type(order)
@@ -268,9 +268,9 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
 
 
 def _ordered(items: list[Any], order: list[Any], server: list[Any], rule: Rule) -> list[Any]:
-    """Return the items in `order` in that order, and the others in the order of the server.
+    """Return the items that `order` contains in that order, and the others as in `server`, the list before the patch.
 
-    An item that is not in `order` stays before the next item of the server.
+    An item that `order` does not contain stays before the next item of `server`.
     """
     identity = _identity(rule)
     positions, server_positions = _positions(order, identity), _positions(server, identity)

@@ -13,7 +13,7 @@ _NAME = re.compile(r"(?:[A-Z][a-z]+)?V([0-9]+(?:(?:alpha|beta)[0-9]+)?)([A-Z].*)
 
 
 class Type(msgspec.Struct, frozen=True):
-    """`fields` maps a name to its type: a scalar, the name of a type, `[]T` for lists or `{}T` for maps.
+    """`fields` maps the name of a field to its type: a scalar, the name of a type, `[]T` for lists or `{}T` for maps.
 
     Scalars: string, bytes (in base64), integer, number, boolean, date-time, object (a mapping), any,
     int-or-string, quantity.

@@ -1,6 +1,6 @@
-"""The address and credentials of the API server, which are renewed when they expire or are rotated.
+"""The address and credentials of the API server. Credentials are renewed when they expire or are rotated.
 
-This module chooses the configuration file. `kubeconfig` reads it, and is imported only if there is such a file.
+This module chooses between files and the pod's service account. `kubeconfig` reads them, and is imported only then.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Identity(msgspec.Struct, frozen=True):
     """The credentials of one request."""
 
     headers: Headers
-    context: ssl.SSLContext | None
+    ssl_context: ssl.SSLContext | None
     server_name: str
 
 
@@ -67,7 +67,8 @@ class Access:
         return self._identity
 
     async def renewed(self, rejected: Identity) -> Identity:
-        """Return new credentials after the server rejected the old ones. Raise AccessError if they cannot be loaded."""
+        """Return the credentials to use after the server rejected some. They are new unless they cannot be renewed or
+        were just renewed. Raise AccessError if they cannot be loaded."""
         if self._load_config is not None and self._identity is rejected and not self._was_just_renewed():
             # All rejected requests share the renewal, so it continues if one of them is cancelled.
             await asyncio.shield(self._start_renewal())
@@ -96,8 +97,8 @@ class Access:
         finally:
             self._renewed_at = self._clock()
         if config.headers != self._identity.headers or config.tls != self._tls:
-            context = self._identity.context if config.tls == self._tls else None
-            self._identity = _identity(config, context)
+            ssl_context = self._identity.ssl_context if config.tls == self._tls else None
+            self._identity = _identity(config, ssl_context)
             self._tls = config.tls
         self._renewal_due_at = _renewal_due_at(config, self._clock())
 
@@ -186,11 +187,11 @@ def _require_valid_address(config: ClusterConfig) -> ClusterConfig:
     )
 
 
-def _identity(config: ClusterConfig, context: ssl.SSLContext | None) -> Identity:
+def _identity(config: ClusterConfig, ssl_context: ssl.SSLContext | None) -> Identity:
     if config.tls is None:
         return Identity(config.headers, None, "")
-    context = context or credentials.new_context(config.tls, config.source)
-    return Identity(config.headers, context, config.tls.server_name)
+    ssl_context = ssl_context or credentials.new_context(config.tls, config.source)
+    return Identity(config.headers, ssl_context, config.tls.server_name)
 
 
 def _renewal_due_at(config: ClusterConfig, now: float) -> float | None:

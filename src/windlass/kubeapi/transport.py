@@ -265,7 +265,7 @@ class Transport:
 
     def _connection_options(self, identity: Identity) -> dict[str, Any]:
         return {
-            "ssl": identity.context or True,
+            "ssl": identity.ssl_context or True,
             "server_hostname": identity.server_name or None,
             "proxy": self._proxy,
             "proxy_headers": self._proxy_headers,

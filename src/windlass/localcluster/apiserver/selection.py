@@ -63,7 +63,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        return self.labels.is_everything and not self.fields.requirements
+        return self.labels.matches_everything and not self.fields.requirements
 
     def matches(self, body: bytes) -> bool:
         if self.is_everything:
