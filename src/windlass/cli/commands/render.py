@@ -130,7 +130,8 @@ def _print(arguments: RenderArguments, line: str) -> None:
 
 
 def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
-    """Yield the selected objects: the manifests of the file, then those of jobs in order of creation and of configs."""
+    """Yield the selected objects: first the manifests of the file, then the objects of each job in the order of their
+    creation, then the objects of configs."""
     from windlass.client.companions import resolution
 
     extra = source.contents.extra_objects(is_plain=arguments.is_plain)
