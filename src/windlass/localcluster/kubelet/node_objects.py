@@ -14,7 +14,7 @@ from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.scheduler import gpus
-from windlass.localcluster.scheduler.nodes import INDEX
+from windlass.localcluster.scheduler.nodes import INDEX_LABEL
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def sync(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
             lifecycle.create(kind, "", node, WriteOptions())
     names = {node["metadata"]["name"] for node in nodes}
     for name, node in stored.items():
-        is_ours = INDEX in (node["metadata"].get("labels") or {})
+        is_ours = INDEX_LABEL in (node["metadata"].get("labels") or {})
         if is_ours and name not in names:
             lifecycle.delete(kind, "", name, DeleteOptions())
     collect_orphans(lifecycle)

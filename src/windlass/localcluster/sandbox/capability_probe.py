@@ -1,7 +1,7 @@
 """Determine which isolation this machine allows: namespaces with or without a user namespace.
 
-A short-lived child process creates them, since a kernel, a distribution or a surrounding container can forbid them in
-many ways.
+A short-lived child process tries to create them, since a kernel, a distribution or a surrounding container can forbid
+them in many ways.
 """
 
 import os

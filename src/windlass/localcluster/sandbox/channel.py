@@ -38,7 +38,10 @@ class Channel(Generic[Message]):
             self.socket.sendall(data[sent:])
 
     def receive(self) -> list[tuple[Message, list[int]]]:
-        """Read once, and return the complete messages. Raises EOFError when the peer has closed the connection."""
+        """Read once, and return the complete messages, each with its descriptors.
+
+        Raises EOFError when the peer has closed the connection.
+        """
         data = self._read()
         if not data:
             raise EOFError
@@ -56,8 +59,8 @@ class Channel(Generic[Message]):
             data, ancillary, _, _ = self.socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(size), flags)
         except ConnectionError:
             return b""
-        for level, kind, packed in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+        for level, type_, packed in ancillary:
+            if (level, type_) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 numbers = array.array("i")
                 numbers.frombytes(packed[: len(packed) - len(packed) % numbers.itemsize])
                 self._descriptors += numbers

@@ -15,7 +15,7 @@ _MAX_DESCRIPTORS = 4
 
 
 def call(work: Callable[[], tuple[bytes, Sequence[int]]]) -> tuple[bytes, list[int]]:
-    """Return the result of `work` in a child process: bytes and open descriptors. Raises the OSError of `work`."""
+    """Run `work` in a child process, and return its result: bytes and open descriptors. Raises OSError if it fails."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -45,7 +45,7 @@ def _send_result(connection: socket.socket, work: Callable[[], tuple[bytes, Sequ
 
 
 def run_and_exit(work: Callable[[], object]) -> NoReturn:
-    """Run `work` in a forked process and exit without the parent's exit handlers. An exception is printed."""
+    """Run `work` and exit without the exit handlers of the parent process. An exception is printed."""
     code = 1
     try:
         work()

@@ -41,8 +41,9 @@ _PR_CAP_AMBIENT_RAISE = 2
 _PIVOT_ROOT = {"aarch64": 41, "x86_64": 155}
 
 _CAPABILITY_VERSION = 0x20080522
-# Version and PID; then effective, permitted and inheritable sets, lower halves before upper halves.
+# Version and PID.
 _CapabilityHeader = ctypes.c_uint32 * 2
+# Effective, permitted and inheritable capabilities: the lower halves, then the upper halves.
 _CapabilitySets = ctypes.c_uint32 * 6
 _Argument = str | int | None | ctypes.Array[ctypes.c_uint32]
 
@@ -56,8 +57,8 @@ def set_namespace(fd: int, flag: int = 0) -> None:
     _call("setns", fd, flag)
 
 
-def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
-    _call("mount", source, target, kind, flags, options or None)
+def mount(source: str | None, target: str, filesystem: str | None, flags: int = 0, options: str = "") -> None:
+    _call("mount", source, target, filesystem, flags, options or None)
 
 
 def detach(target: str) -> None:
@@ -140,7 +141,7 @@ def _call(name: str, *arguments: _Argument, label: str = "") -> None:
 
 
 def _argument(argument: _Argument) -> ctypes.c_long | bytes | ctypes.Array[ctypes.c_uint32] | None:
-    """Convert an integer to a full register, so that the kernel reads no undefined bits."""
+    """Convert an argument for ctypes. An integer fills a register, so that the kernel reads no undefined bits."""
     if isinstance(argument, int):
         return ctypes.c_long(argument)
     return os.fsencode(argument) if isinstance(argument, str) else argument

@@ -1,7 +1,7 @@
 """The format of container logs (CRI): lines of `time stream P|F text`, and the selection of lines.
 
-`F` is a full line or the last part of one, `P` another part. Times are nanoseconds since 1970, since a datetime has
-only microseconds. Functions process many lines at once, since containers may write fast.
+`F` is a full line or the last part of one, `P` another part. Times are nanoseconds since 1970, because a datetime has
+only microseconds. Functions process many lines at once, because containers may write fast.
 """
 
 import re
@@ -37,7 +37,7 @@ def nanoseconds(moment: datetime) -> int:
 
 
 def since(now: datetime, seconds: int | None, moment: datetime | None) -> int | None:
-    """Return the time of `sinceSeconds` or `sinceTime`, of which at most one is set, but not before 1970."""
+    """Return the time given by `sinceSeconds` or `sinceTime`, but not before 1970. At most one of them is set."""
     if seconds is not None:
         return max(nanoseconds(now) - seconds * _SECOND, 0)
     return None if moment is None else max(nanoseconds(moment), 0)
@@ -106,7 +106,10 @@ def output_bytes(lines: bytes) -> int:
 
 
 def selected_text(lines: bytes, selection: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
-    """Return the selected text of complete log lines, and whether the next log line begins a new line of output."""
+    """Return the text of the log lines since `selection.since`, and whether the next log line begins a line of output.
+
+    `begins_line`: the first log line begins a line of output.
+    """
     earliest = b"" if selection.since is None else format_timestamp(selection.since).encode()
     pieces: list[bytes] = []
     for time, tag, text in _LINE.findall(lines):
@@ -122,7 +125,7 @@ def selected_text(lines: bytes, selection: Selection, *, begins_line: bool = Tru
 
 
 def starts(lines: bytes) -> list[tuple[int, bool]]:
-    """Return the offset of each log line, and whether it is a part."""
+    """Return the offset of each log line, and whether its tag is `P`."""
     return [(match.start(), match[2] == b"P") for match in _LINE.finditer(lines)]
 
 
@@ -141,12 +144,12 @@ def rotated_name(names: Iterable[str], name: str, now: datetime) -> str:
 
 
 def rotated_names(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """Return the rotated files of a log, oldest first."""
+    """Return the names of the rotated files of a log, oldest first."""
     found = [each for each in names if each.startswith(name) and _ROTATED.fullmatch(each[len(name) :])]
     return tuple(sorted(found))
 
 
 def names_to_remove(names: Iterable[str], name: str, max_files: int) -> tuple[str, ...]:
-    """Return the oldest files to delete, so that at most `max_files` including the current one remain."""
+    """Return the names of the oldest files to delete, so that at most `max_files` including the current one remain."""
     rotated = rotated_names(names, name)
     return rotated[: max(len(rotated) - max(max_files - 1, 0), 0)]

@@ -12,7 +12,7 @@ _RUN_ID = {"run_id": "container"}
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A bind mount: the file or directory `source` of the pod's mount namespace appears at `target`."""
+    """A bind mount: `source`, a path in the pod's mount namespace, appears at `target` in the container."""
 
     source: str
     target: str
@@ -144,7 +144,10 @@ class Attach(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Connect to a port in the pod's network. Response: Opened with a connected socket, or Rejected."""
+    """Connect to a port in the pod's network.
+
+    Response: Opened with a socket whose connection may still be in progress, or Rejected.
+    """
 
     call: int
     port: int

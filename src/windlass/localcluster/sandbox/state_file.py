@@ -14,9 +14,9 @@ def write(path: Path, value: msgspec.Struct) -> None:
     temporary.replace(path)
 
 
-def read(path: Path, kind: type[Value]) -> Value | None:
+def read(path: Path, value_type: type[Value]) -> Value | None:
     """Return the value; None if the file is missing or invalid."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=value_type)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -110,7 +110,7 @@ def needs_scheduling(pod: Json) -> bool:
 
 
 def equivalence_key(pod_info: PodInfo) -> bytes:
-    """Return everything a decision depends on: pods with equal keys are scheduled alike."""
+    """Return the fields of a pod that a decision depends on: pods with equal keys are scheduled alike."""
     return msgspec.json.encode([[pod_info.spec.get(key) for key in _SCHEDULING_FIELDS], pod_info.requests])
 
 

@@ -14,7 +14,7 @@ from windlass.model.base import Json
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """The reasons to reject a node. `is_final`: it would be rejected even without other pods on it."""
+    """The reasons to reject a node. `is_final`: the node would be rejected even without other pods on it."""
 
     reasons: tuple[str, ...]
     is_final: bool = True
@@ -31,9 +31,9 @@ def rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
 
 
 def blocking_reason(spec: Json) -> str:
-    """Return why no node can run a pod: contradictory terms or an unsupported requirement.
+    """Return why no node can run a pod: contradictory terms or an unsupported requirement; empty if there is none.
 
-    Preferences among pods are ignored.
+    Preferred pod affinity and anti-affinity are ignored.
     """
     if node_constraints.required_names(spec) == frozenset():
         return "pod affinity terms conflict"

@@ -31,7 +31,7 @@ def required_terms(spec: Json) -> list[Item] | None:
 
 
 def required_names(spec: Json) -> frozenset[str] | None:
-    """Return the nodes that the required terms name; None if a term names none, so that any node may match."""
+    """Return the nodes that the required terms name; None if there are no terms or one of them names no node."""
     terms = required_terms(spec)
     if not terms:
         return None
@@ -82,7 +82,7 @@ def taints_of(node: Json) -> Iterator[Item]:
 
 
 def first_untolerated_taint(spec: Json, node: Json) -> Item | None:
-    """Return the first NoSchedule or NoExecute taint that the pod does not tolerate."""
+    """Return the first NoSchedule or NoExecute taint that the pod does not tolerate, or None."""
     hard_taints = (taint for taint in taints_of(node) if taint.get("effect") in ("NoSchedule", "NoExecute"))
     return next((taint for taint in hard_taints if not tolerates(spec, taint)), None)
 

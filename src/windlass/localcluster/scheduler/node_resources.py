@@ -1,6 +1,6 @@
-"""Node capacity and pod requests: CPU, memory, GPUs, host ports, without I/O.
+"""Node capacity and pod requests (CPU, memory, GPUs and host ports), without I/O.
 
-CPU is counted in millicores and everything else in whole units, rounded up, as kube-scheduler counts.
+CPU is counted in millicores and everything else in whole units, rounded up, as in kube-scheduler.
 """
 
 import functools
@@ -130,26 +130,26 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _total(spec: Json, nonzero: Mapping[str, str]) -> Amounts:
-    """Return the greater of what all containers need at once and what initialization needs."""
+def _total(spec: Json, defaults: Mapping[str, str]) -> Amounts:
+    """Return the requests of a pod: those of all running containers, or of initialization if greater, plus overhead."""
     running: Amounts = {}
     for container in spec.get("containers") or ():
-        running = _sum(running, _requests(container, nonzero))
+        running = _sum(running, _requests(container, defaults))
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.get("initContainers") or ():
-        own = _requests(container, nonzero)
+        own = _requests(container, defaults)
         if is_sidecar(container):
             running, sidecars = _sum(running, own), _sum(sidecars, own)
-        # Each runs next to the sidecars started before it.
+        # Each init container runs next to the sidecars started before it.
         starting = _greater(starting, sidecars if is_sidecar(container) else _sum(sidecars, own))
     # Pod-level requests replace the sum of the containers' requests.
     total = {**_greater(running, starting), **_requests(spec, {})}
     return _sum(total, _amounts(spec.get("overhead") or {}))
 
 
-def _requests(holder: Mapping[str, Any], nonzero: Mapping[str, str]) -> Amounts:
-    return _amounts({**nonzero, **((holder.get("resources") or {}).get("requests") or {})})
+def _requests(holder: Mapping[str, Any], defaults: Mapping[str, str]) -> Amounts:
+    return _amounts({**defaults, **((holder.get("resources") or {}).get("requests") or {})})
 
 
 def _amounts(quantities_by_name: Mapping[str, str]) -> Amounts:
@@ -201,7 +201,7 @@ class SchedulerCache:
         return self._nodes[node]
 
     def update_node(self, node: Json) -> bool:
-        """Update a node and return whether scheduling could be affected."""
+        """Add or update a node, and return whether scheduling could be affected."""
         name = node["metadata"]["name"]
         current = self._nodes.get(name)
         if current is not None and _scheduling_fields(current.node) == _scheduling_fields(node):
@@ -219,7 +219,7 @@ class SchedulerCache:
         return self._nodes.pop(name, None) is not None
 
     def update_pod(self, key: str, pod: Json) -> bool:
-        """Update a pod and return whether it released resources."""
+        """Add or update a pod, and return whether it released resources."""
         node = pod["spec"].get("nodeName")
         if not node or is_finished(pod):
             return self.remove_pod(key)

@@ -2,7 +2,7 @@
 
 CPU, memory and disk are divided evenly, but each node gets at least the CPU and memory of a small pod if the machine
 has them: a pod that requests one CPU must fit on a laptop with three logical nodes. CPU and memory may then be
-overcommitted. GPUs never are: each belongs to one node, the first nodes get one more if they cannot be divided evenly,
+overcommitted. GPUs never are: each belongs to one node, the first nodes get one more if GPUs cannot be divided evenly,
 and a node without GPUs does not list the resource.
 """
 
@@ -16,7 +16,7 @@ from windlass.k8s import quantities
 from windlass.localcluster.scheduler import gpus
 from windlass.model.base import Json
 
-INDEX = "windlass.dev/node-index"
+INDEX_LABEL = "windlass.dev/node-index"
 _MIN_MILLICORES = 1000
 _MIN_MEMORY = 512 * 1024**2
 # The default of the kubelet.
@@ -96,7 +96,7 @@ def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
         # Deprecated labels that old manifests select by and kubelets still set.
         "beta.kubernetes.io/os": machine.operating_system,
         "beta.kubernetes.io/arch": machine.architecture,
-        INDEX: str(index),
+        INDEX_LABEL: str(index),
     }
 
 

@@ -75,7 +75,7 @@ class Scheduler(ControlLoop):
         return bool(self._queue) or self._must_retry_all
 
     def step(self) -> None:
-        """Schedule queued pods until one of them gets a node or a new message."""
+        """Schedule queued pods until one of them gets a node or a new message, or the maximum number is reached."""
         if self._must_retry_all:
             self._must_retry_all = False
             for key in self._pending:
@@ -121,9 +121,9 @@ class Scheduler(ControlLoop):
             self._unschedulable.clear()
             self._unschedulable_version = self._cache.version
         blocking_reason = self._blocking_reason(pending.pod)
-        known = None if blocking_reason else self._unschedulable.get(pending.equivalence_key)
-        if known is not None:
-            return known
+        cached = None if blocking_reason else self._unschedulable.get(pending.equivalence_key)
+        if cached is not None:
+            return cached
         outcome = decision.choose(pending.pod_info, self._cache.node_infos, blocking_reason)
         if isinstance(outcome, decision.Unschedulable) and not blocking_reason:
             self._unschedulable[pending.equivalence_key] = outcome
@@ -146,7 +146,7 @@ class Scheduler(ControlLoop):
             is_the_same = pod["metadata"]["uid"] == pending.uid
             return pods.bind(pod, node, annotations, self._lifecycle) if is_the_same else pod
 
-        annotations = self._gpus_for(pending, node)
+        annotations = self._gpu_annotation(pending, node)
         meta = pending.pod["metadata"]
         written = self._lifecycle.amend(self._pod_kind, meta["namespace"], meta["name"], bind_if_same)
         pod = bodies.decode_stored(written.body)
@@ -157,7 +157,7 @@ class Scheduler(ControlLoop):
             message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
             self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
 
-    def _gpus_for(self, pending: _PendingPod, node: str) -> dict[str, str]:
+    def _gpu_annotation(self, pending: _PendingPod, node: str) -> dict[str, str]:
         count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
         chosen = self._cache.node_info(node).choose_gpus(count) if count else None
         return {gpus.ANNOTATION: gpus.format_gpus(chosen)} if chosen else {}
@@ -227,19 +227,19 @@ class Scheduler(ControlLoop):
         return self._cache.update_pod(key, pod)
 
     def _update_pending(self, key: str, pod: Json) -> None:
-        known = self._pending.get(key)
+        previous = self._pending.get(key)
         pod_info = node_resources.pod_info_of(pod)
         new = _PendingPod(
             pod,
             pod_info,
             decision.equivalence_key(pod_info),
             _unschedulable_message(pod),
-            (-pod_info.requests.priority, self._arrival_count) if known is None else known.queue_order,
+            (-pod_info.requests.priority, self._arrival_count) if previous is None else previous.queue_order,
         )
         self._arrival_count += 1
         self._pending[key] = new
         # Status updates of a pending pod, e.g. our own message, do not requeue it.
-        if known is None or (known.uid, known.equivalence_key) != (new.uid, new.equivalence_key):
+        if previous is None or (previous.uid, previous.equivalence_key) != (new.uid, new.equivalence_key):
             self._enqueue(key)
 
     def _retry_all(self) -> None:

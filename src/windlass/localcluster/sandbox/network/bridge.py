@@ -37,6 +37,7 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class PodNetwork(msgspec.Struct, frozen=True):
+    # Descriptor of the hub.
     namespace: int
     gateway: str
     prefix_length: int
@@ -106,7 +107,7 @@ def join(hub_namespace: int, link: messages.Link) -> None:
     """Move the calling process into a new network namespace that is linked to the hub."""
     kernel.set_namespace(hub_namespace, kernel.CLONE_NEWNET)
     bridge = socket.if_nametoindex(BRIDGE)
-    # Name and hardware address depend on the IP address: so a leftover link is replaced, and cached ARP entries of
+    # Name and hardware address depend on the IP address, so that a leftover link is replaced and cached ARP entries of
     # peers stay valid.
     name = f"pod{socket.inet_aton(link.address).hex()}"
     with links.connection() as hub_connection:
@@ -147,5 +148,5 @@ def _own_namespace() -> int:
 
 
 def _hardware_address(address: str) -> bytes:
-    """Return a locally administered hardware address."""
+    """Return a locally administered hardware address that contains the IP address."""
     return b"\x02\x00" + socket.inet_aton(address)

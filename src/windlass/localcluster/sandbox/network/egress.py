@@ -87,7 +87,7 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
     own_address = _own_address()
     read_end, write_end = os.pipe()
     try:
-        work = functools.partial(_run_next_to_hub, hub, command, read_end, write_end)
+        work = functools.partial(_run_and_enter_hub, hub, command, read_end, write_end)
         helper = helper_process.start(work, needed=(hub, read_end, write_end))
     finally:
         os.close(read_end)
@@ -102,8 +102,8 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
     return Uplink(name, helper, (_USER_MODE_NAMESERVER,))
 
 
-def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: int, write_end: int) -> None:
-    """Start the program, then move this helper into the hub, so that /proc/<pid> refers to the hub.
+def _run_and_enter_hub(hub: int, command: Callable[[str], list[str]], read_end: int, write_end: int) -> None:
+    """Start the program, then move this helper into the hub, so that /proc/<pid>/ns/net is the hub.
 
     The helper drops its capabilities: a program without capabilities can access only processes without capabilities.
     """
@@ -114,7 +114,7 @@ def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: in
 
 
 def _bring_up(helper: helper_process.HelperProcess, probed: tuple[str, int]) -> None:
-    """Wait for the interface, and for a first connection through it."""
+    """Wait for the interface, configure it, and wait for a first connection through it."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     _retry(helper, deadline, functools.partial(socket.if_nametoindex, LINK))
     _configure(_USER_MODE_ADDRESS, 24, _USER_MODE_GATEWAY)
@@ -140,13 +140,13 @@ def _try_connection(target: tuple[str, int]) -> None:
 
 
 def _configure(address: str, prefix_length: int, gateway: str) -> None:
-    with links.connection() as netlink_connection, masquerade.connection() as filters:
+    with links.connection() as netlink_connection, masquerade.connection() as nft_connection:
         links.bring_up(netlink_connection, LINK)
         links.add_address(netlink_connection, LINK, address, prefix_length)
         links.add_default_route(netlink_connection, gateway)
         links.enable_forwarding(netlink_connection, LINK)
         match = masquerade.leaving_by(LINK)
-        masquerade.masquerade(filters, "windlass", match, ends_with_connection=False)
+        masquerade.masquerade(nft_connection, "windlass", match, ends_with_connection=False)
 
 
 def _nat(hub: int) -> Uplink:
@@ -168,23 +168,23 @@ def _nat(hub: int) -> Uplink:
 
 def _hold_nat(hub: int, name: str, near: str, far: str) -> netlink.Connection:
     """Set up NAT. The kernel deletes the table when the helper process closes the returned connection."""
-    filters = masquerade.connection()
-    chain = masquerade.dropping_chain(filters)
+    nft_connection = masquerade.connection()
+    chain = masquerade.dropping_chain(nft_connection)
     if chain:
         raise OSError(0, f"the firewall drops forwarded packets (chain {chain})")
-    masquerade.masquerade(filters, name, masquerade.coming_from(far), ends_with_connection=True)
+    masquerade.masquerade(nft_connection, name, masquerade.coming_from(far), ends_with_connection=True)
     with links.connection() as netlink_connection:
         links.create_veth_pair(netlink_connection, name, LINK, hub)
         links.add_address(netlink_connection, name, near, 30)
         links.enable_forwarding(netlink_connection, name)
-    return filters
+    return nft_connection
 
 
-def _transit_addresses(process: int) -> tuple[str, str]:
-    """Return addresses for the two ends of the link that no other cluster on this machine uses."""
+def _transit_addresses(pid: int) -> tuple[str, str]:
+    """Return addresses for the two ends of the link. No other cluster on this machine uses them."""
     count = 1 << (30 - _TRANSIT_NETWORKS.prefixlen)
     for attempt in range(count):
-        first = _TRANSIT_NETWORKS.network_address + 4 * ((process + attempt) % count)
+        first = _TRANSIT_NETWORKS.network_address + 4 * ((pid + attempt) % count)
         if not _is_own(str(first + 1)):
             return str(first + 1), str(first + 2)
     raise OSError(0, f"no free network in {_TRANSIT_NETWORKS}")
@@ -210,7 +210,7 @@ def _own_address() -> str:
 
 
 def _has_nameserver_on_loopback() -> bool:
-    """Return whether a nameserver of the machine is on its loopback, as it is by default if none is set."""
+    """Return whether a nameserver of the machine is on its loopback, which is the default if none is configured."""
     nameservers = _nameservers(_RESOLV_CONF)
     return not nameservers or any(name.startswith("127.") or name == "::1" for name in nameservers)
 

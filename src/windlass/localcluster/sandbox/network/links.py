@@ -1,4 +1,7 @@
-"""Links, addresses and routes in the network namespace of the calling process. `bridge` and `egress` use them."""
+"""Links, addresses and routes in the network namespace of a netlink connection, for `bridge` and `egress`.
+
+`bring_up`, `enable_forwarding` and `add_address` require that the calling process is in the same namespace.
+"""
 
 import errno
 import ipaddress
@@ -67,7 +70,7 @@ def create_veth_pair(
 ) -> None:
     """Create a veth pair. The end in this namespace is up and, if `bridge` is given, attached to the bridge.
 
-    The peer is created in the other namespace. It is down.
+    The peer is created in `peer_namespace`, and is down.
     """
     body = _link_header(_UP) + netlink.text(_NAME, name)
     if bridge is not None:
@@ -89,8 +92,10 @@ def bring_up(netlink_connection: netlink.Connection, name: str) -> None:
 def wait_for_bridge_port(
     netlink_connection: netlink.Connection, bridge: str, port: str, deadline: float
 ) -> None:
-    """Wait until the bridge forwards packets of a port. It drops earlier ones, which are retransmitted only after a
-    second. The kernel enables forwarding asynchronously."""
+    """Wait until the bridge forwards packets of a port, at most until the deadline.
+
+    The kernel enables forwarding asynchronously. Earlier packets are dropped, and retransmitted only after a second.
+    """
     while not _is_forwarding(netlink_connection, bridge, port) and time.monotonic() < deadline:
         time.sleep(0.001)
 

@@ -53,11 +53,11 @@ def coming_from(address: str) -> tuple[bytes, ...]:
 
 
 def masquerade(
-    filters: netlink.Connection, table: str, match: tuple[bytes, ...], *, ends_with_connection: bool
+    nft_connection: netlink.Connection, table: str, match: tuple[bytes, ...], *, ends_with_connection: bool
 ) -> None:
     """Replace the source address of matching packets by that of the outgoing link.
 
-    With `ends_with_connection`, the kernel (5.12 or newer) removes the table when the process ends.
+    With `ends_with_connection`, the kernel (5.12 or newer) removes the table when the connection is closed.
     """
     named = netlink.text(1, table)
     flags = _number(2, _OWNED_TABLE) if ends_with_connection else b""
@@ -76,21 +76,21 @@ def masquerade(
         (_NEW_RULE, rule, netlink.CREATE | netlink.APPEND),
     ]
     batch = [netlink.message(_BEGIN, _header(0, _SUBSYSTEM >> 8))]
-    for kind, body, extra in steps:
-        batch.append(netlink.message(kind, _header(_IPV4) + body, netlink.ACKNOWLEDGE | extra))
+    for message_type, body, extra in steps:
+        batch.append(netlink.message(message_type, _header(_IPV4) + body, netlink.ACKNOWLEDGE | extra))
     batch.append(netlink.message(_END, _header(0, _SUBSYSTEM >> 8)))
-    filters.send(b"".join(batch))
-    filters.wait(f"creating table {table} of nf_tables", acknowledgements=len(steps))
+    nft_connection.send(b"".join(batch))
+    nft_connection.wait(f"creating table {table} of nf_tables", acknowledgements=len(steps))
 
 
-def dropping_chain(filters: netlink.Connection) -> str:
-    """Return the chain that drops forwarded packets by default; empty if there is none."""
-    for body in filters.dump("listing the chains of nf_tables", _GET_CHAIN, _header(_EVERY_FAMILY)):
+def dropping_chain(nft_connection: netlink.Connection) -> str:
+    """Return the table and name of a chain that drops forwarded packets by default; empty if there is none."""
+    for body in nft_connection.dump("listing the chains of nf_tables", _GET_CHAIN, _header(_EVERY_FAMILY)):
         family = body[0]
         found = netlink.attributes(body[4:])
         hook = netlink.attributes(found.get(_CHAIN_HOOK, b""))
-        is_of_forwarding = _value(hook.get(_HOOK_NUMBER)) == _FORWARDING_HOOK and family in _IPV4_FAMILIES
-        if is_of_forwarding and _value(found.get(_CHAIN_POLICY)) == _DROP:
+        is_forward_chain = _value(hook.get(_HOOK_NUMBER)) == _FORWARDING_HOOK and family in _IPV4_FAMILIES
+        if is_forward_chain and _value(found.get(_CHAIN_POLICY)) == _DROP:
             return f"{_name(found[_CHAIN_TABLE])} {_name(found[_CHAIN_NAME])}"
     return ""
 
@@ -99,9 +99,9 @@ def _header(family: int, resource: int = 0) -> bytes:
     return struct.pack("!BBH", family, 0, resource)
 
 
-def _number(kind: int, value: int) -> bytes:
+def _number(attribute_type: int, value: int) -> bytes:
     """Return a number attribute. nf_tables uses big-endian numbers."""
-    return netlink.attribute(kind, struct.pack("!I", value))
+    return netlink.attribute(attribute_type, struct.pack("!I", value))
 
 
 def _expression(name: str, *data: bytes) -> bytes:

@@ -5,8 +5,8 @@ The limits of the daemon's cgroup must also apply to this directory. With versio
 cgroup. With version 2, a cgroup with processes cannot have children with limits. The directory is therefore next to the
 daemon's cgroup, or below it after the daemon's processes have been moved to another child.
 
-A limit that cannot be enforced is not an error: `Group.enforced` contains the limits that the kernel enforces. The
-supervisor polls the memory usage otherwise.
+A limit that cannot be enforced is not an error: `Group.enforced` contains the limits that the kernel enforces. If
+the memory limit is not one of them, the supervisor polls the memory usage.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from windlass.localcluster.sandbox.process import processes
 
 _CONTROLLERS = frozenset({"memory", "pids", "cpu"})
 _CPU_PERIOD_US = 100_000
-# Minimum of the kernel.
+# Minimum that the kernel accepts.
 _MIN_CPU_QUOTA_US = 1_000
 _REMOVAL_SECONDS = 2.0
 _ATTEMPTS = 10
@@ -121,7 +121,10 @@ class Cgroups(msgspec.Struct, frozen=True):
         self._remove_where(lambda name: name in names)
 
     def _remove_where(self, is_selected: Callable[[str], bool]) -> None:
-        """Search all hierarchies, since an earlier daemon may have run in another cgroup."""
+        """Kill and remove the selected cgroups.
+
+        Whole hierarchies are searched, since an earlier daemon may have run in another cgroup.
+        """
         for place in self.places:
             name = _parent_name(self.cluster)
             parents = [
@@ -136,7 +139,7 @@ class Cgroups(msgspec.Struct, frozen=True):
                 _try_to_remove(parent)
 
     def remove_empty(self, seconds: float) -> None:
-        """Remove the cgroups of a cluster whose pods are ending. Waits at most `seconds`."""
+        """Remove all cgroups of this cluster as soon as they are empty. Waits at most `seconds`."""
         deadline = time.monotonic() + seconds
         parents = [place.folder / _parent_name(self.cluster) for place in self.places]
         while time.monotonic() < deadline:
@@ -206,12 +209,12 @@ class _Mount(msgspec.Struct, frozen=True):
 def _mounts(text: str) -> Iterator[_Mount]:
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
-        kind = after.partition(" ")[0]
+        filesystem = after.partition(" ")[0]
         controllers = _CONTROLLERS & set(after.rpartition(" ")[2].split(","))
-        if kind == "cgroup2" or (kind == "cgroup" and controllers):
+        if filesystem == "cgroup2" or (filesystem == "cgroup" and controllers):
             # Spaces in names are written as \040.
             root, point = (field.encode().decode("unicode_escape") for field in before.split(" ")[3:5])
-            yield _Mount(Path(point), root, controllers, kind == "cgroup2")
+            yield _Mount(Path(point), root, controllers, filesystem == "cgroup2")
 
 
 def _own_groups(text: str) -> dict[str, str]:
@@ -221,8 +224,11 @@ def _own_groups(text: str) -> dict[str, str]:
 
 
 def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
-    """Return where to create cgroups (version 2): next to the cgroup of this process or higher, but not outside of a
-    cgroup with limits."""
+    """Return the cgroup in which to create cgroups (version 2); None if there is none.
+
+    It is the first cgroup, from that of this process upwards, that can have children with limits, but not outside of a
+    cgroup with limits. Otherwise it is the cgroup of this process, after its processes have been moved to a child.
+    """
     folder = own
     while not _can_have_limited_children(folder):
         if folder != hierarchy and not _is_limited(folder):
@@ -259,7 +265,10 @@ def _is_limited(folder: Path) -> bool:
 
 
 def _move_processes_to_child(own: Path) -> bool:
-    """Move all processes in the cgroup of this process into a child, unless some are unrelated to this process."""
+    """Move all processes in the cgroup of this process into a child, and return whether that succeeded.
+
+    Nothing is moved if one of them is neither an ancestor nor a descendant of this process.
+    """
     child = own / _PROCESSES
     pid = os.getpid()
     for _ in range(_ATTEMPTS):

@@ -1,7 +1,7 @@
 """The init process of a container: sets up the root, starts the command, and reaps processes.
 
-With PID namespaces it is PID 1, so that the kernel ends all others with it. Otherwise it adopts orphans and kills them
-itself. It communicates only with the supervisor.
+With PID namespaces it is PID 1, so that the kernel kills all other processes when it ends. Otherwise it adopts orphans
+and kills them itself. It communicates only with the supervisor.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class CommandError(Exception):
 
 
 class Init:
-    """`has_namespaces`: it is PID 1 of a PID namespace, and must create a mount namespace."""
+    """`has_namespaces`: this process is PID 1 of a PID namespace, and must create a mount namespace."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Init:
     # Starting
 
     def _start(self, argv: Sequence[bytes], streams: tuple[int, int, int], is_terminal: bool) -> int:
-        """Return the PID of a new process. Raises CommandError."""
+        """Start a process, and return its PID. Raises CommandError."""
         reader, writer = os.pipe()
         try:
             pid = os.fork()
@@ -251,7 +251,7 @@ class Init:
         folder = self._plan.working_directory
         try:
             if self._has_namespaces:
-                # Container runtimes create a missing directory. `layout` does so where possible, this otherwise.
+                # Container runtimes create a missing directory. If `layout` could not create it, do so here.
                 Path(folder).mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
         except OSError as error:

@@ -125,7 +125,10 @@ class ContainerRun:
         return (stdin, stdout, stderr), [(read_out, "stdout"), (read_err, "stderr")]
 
     def _fork(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> int:
-        """Return the PID of the init process. To be PID 1, its parent must have unshared the PID namespace."""
+        """Fork the init process, and return its PID.
+
+        With namespaces, an intermediate process forks it as PID 1 of a new PID namespace.
+        """
 
         def fork() -> int:
             pid = os.fork()
@@ -349,7 +352,10 @@ class ContainerRun:
 
 
 def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
-    """Open a terminal, or pipes for stdin, stdout and stderr. After an error, the lists hold the open descriptors."""
+    """Open a terminal, or pipes for stdin, stdout and stderr, and append their ends to the lists.
+
+    After an error, the lists contain the descriptors that were opened before.
+    """
     if is_terminal:
         master, slave = os.openpty()
         theirs.append(slave)

@@ -65,7 +65,7 @@ def start(work: Callable[[], object], needed: Iterable[int] = ()) -> HelperProce
 def run_in_pid_namespace(command: list[str], start_descriptor: int) -> None:
     """Start a program in a PID namespace of its own, so that it ends with the helper, see `_run_as_pid_1`.
 
-    It starts when `start_descriptor` becomes readable.
+    The program starts when `start_descriptor` becomes readable.
     """
     kernel.unshare(kernel.CLONE_NEWPID)
     if os.fork() == 0:
@@ -79,7 +79,7 @@ def _run_helper(
         _detach(parent, output, needed)
         _held = work()
         os.write(lifeline, b"done")
-        _wait_for_children_or_forever()
+        _wait_for_child_or_forever()
     except OSError as error:
         os.write(lifeline, f"{error.errno or 0} {error.strerror or error}".encode())
     finally:
@@ -87,7 +87,7 @@ def _run_helper(
 
 
 def _detach(parent: int, output: int, needed: Iterable[int]) -> None:
-    """Detach from the spawner: its descriptors, signal handlers and terminal."""
+    """Detach from the descriptors, signal handlers and terminal of the spawner, but end with the spawner."""
     kernel.set_parent_death_signal()
     if os.getppid() != parent:
         os._exit(0)
@@ -111,14 +111,14 @@ def _run_as_pid_1(command: list[str], start_descriptor: int) -> NoReturn:
         if os.fork() == 0:
             kernel.make_ambient(kernel.CAP_NET_ADMIN, kernel.CAP_SYS_ADMIN)
             os.execv(command[0], command)
-        _wait_for_children_or_forever()
+        _wait_for_child_or_forever()
     except OSError as error:
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(0)
 
 
-def _wait_for_children_or_forever() -> None:
+def _wait_for_child_or_forever() -> None:
     try:
         os.wait()
     except ChildProcessError:

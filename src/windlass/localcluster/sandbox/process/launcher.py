@@ -27,7 +27,7 @@ class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: str = "auto"
     # Read end of a pipe. All pods end when its write end is closed.
     lifeline: int | None = None
-    # User namespace and network namespace of pods that an earlier spawner started.
+    # Descriptors of the user namespace and the hub of pods that an earlier spawner started.
     namespaces: tuple[int, int] | None = None
 
 

@@ -1,7 +1,7 @@
 """Write the output of a container to log files of limited size and number.
 
 A container never fails because of its log: output that cannot be written is lost, and a line in the log states how many
-bytes. `log_format` defines the lines.
+bytes are missing. `log_format` defines the lines.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ class LogWriter:
         self._close_file()
 
     def _pending_prefix(self, at: int) -> bytes:
-        """Return the missing end of the last line and the message about lost output, if any."""
+        """Return the missing newline of the last line and the message about lost output, if any."""
         line_end = b"\n" if self._ends_within_line else b""
         if not self._lost_bytes:
             return line_end

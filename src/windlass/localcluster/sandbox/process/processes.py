@@ -1,6 +1,6 @@
-"""Find, measure and kill processes without a cgroup, from /proc or, without /proc, from `ps`.
+"""Find, measure and kill processes without cgroups.
 
-A process that ends during a call is ignored.
+The data comes from /proc or, on systems without /proc, from `ps`. A process that ends during a call is ignored.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def pids_with_variable(variable: bytes, value: bytes) -> list[int]:
-    """Return the processes with this environment variable, as far as their environment is readable."""
+    """Return the processes with this value of an environment variable, as far as their environment is readable."""
     marker = variable + b"=" + value
     if not _HAS_PROC:
         return _pids_with(marker, _ps("-axwwE", "-o", "pid=,command="))
@@ -86,7 +86,7 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """Return the memory in bytes. Shared pages count proportionally."""
+    """Return the total memory in bytes. With /proc, shared pages count proportionally."""
     if not _HAS_PROC:
         listed = ",".join(map(str, pids))
         kilobytes = _ps("-o", "rss=", "-p", listed).split() if listed else []
@@ -178,7 +178,7 @@ def _usage_from_ps(line: bytes) -> tuple[int, ProcessStat] | None:
 
 
 def _pids_with(marker: bytes, listing: bytes) -> list[int]:
-    """Parse lines of PID, command and environment, which `ps` separates by spaces."""
+    """Return the PIDs of lines with the marker. `ps` separates PID, command and environment by spaces."""
     lines = (line.split() for line in listing.splitlines())
     return [int(pid) for pid, *texts in lines if marker in texts]
 
@@ -205,7 +205,7 @@ def _pids() -> list[int]:
 def read_small_file(path: str) -> bytes:
     """Return up to 64 KiB of a file; empty if it is not readable.
 
-    It is called for every process on the machine, and is faster than pathlib.
+    It does not use pathlib, which is slower, because it is called for every process on the machine.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -220,7 +220,7 @@ def read_small_file(path: str) -> bytes:
 
 
 def _bytes_of(pid: int, file: str) -> bytes:
-    """Return the content of a file in /proc; empty if the process has ended or is not accessible."""
+    """Return the content of a file in /proc/<pid>; empty if the process has ended or is not accessible."""
     try:
         return (_PROC / str(pid) / file).read_bytes()
     except OSError:

@@ -28,7 +28,7 @@ from windlass.localcluster.sandbox.process.container_runs import Isolation
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET, Supervisor
 
 SUBNET = "10.86.0.0/16"
-"""The pod network. It is visible only in its namespace, so that all clusters of a machine can use the same."""
+"""The pod network. It is visible only in its namespace, so all clusters of a machine can use the same subnet."""
 
 _CGROUP_REMOVAL_TIMEOUT_SECONDS = 20.0
 _SECONDS_BETWEEN_UPLINKS = 5.0
@@ -70,7 +70,10 @@ class Spawner:
                         self._listen(call, port)
 
     def _wait_for_message(self) -> None:
-        """Wait for a request. If the uplink of the pod network ends, open a new one unless it was just opened."""
+        """Wait for a request. When the uplink of the pod network ends, open a new one.
+
+        A new uplink that ends within a few seconds is not replaced.
+        """
         while self._pod_network is not None and self._pod_network.uplink is not None:
             lifeline = self._pod_network.uplink.helper.lifeline
             ready, _, _ = select.select([self._control.fileno(), lifeline], [], [])
@@ -125,7 +128,7 @@ class Spawner:
 
 
 def _listening_in(folder: Path) -> socket.socket:
-    """Listen on a unix socket in the directory. Its path is relative, since an absolute one may be too long."""
+    """Return a unix socket that listens in the directory. Its path is relative: an absolute one may be too long."""
     os.chdir(folder)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -204,7 +207,7 @@ def main() -> int:
     parser.add_argument("--cluster", required=True, help="Name of the cluster, for its cgroups.")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        # The daemon handles Ctrl-C; the spawner ends with it.
+        # The daemon handles Ctrl-C; the spawner ends with the daemon.
         signal.signal(number, signal.SIG_IGN)
     control: Channel[ToSpawner] = Channel(socket.socket(fileno=arguments.control), ToSpawner)
     try:
@@ -225,7 +228,7 @@ def main() -> int:
         with contextlib.suppress(OSError):
             control.send(messages.Rejected(NO_CALL, str(error)))
         return 1
-    # Supervisors are not waited for.
+    # The kernel reaps supervisors that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):
         Spawner(control, isolation, pod_network, arguments.lifeline).run()

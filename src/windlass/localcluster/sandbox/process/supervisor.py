@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(
         self, pod: PodPlan, listener: socket.socket, isolation: Isolation, lifeline: int | None
     ) -> None:
-        """`lifeline`: the read end of a pipe. When it is closed, the supervisor kills all containers and exits."""
+        """`lifeline`: read end of a pipe. The supervisor kills all containers and exits when its write end closes."""
         self._pod = pod
         self._listener = listener
         self._isolation = isolation
@@ -58,7 +58,7 @@ class Supervisor:
         self._is_ending = False
 
     def run(self) -> None:
-        """Serve requests until everything has ended."""
+        """Serve requests until the end is requested and all runs have ended."""
         child_exits = poll_loop.child_exit_descriptor()
         self._loop.add(child_exits, lambda: self._reap(child_exits))
         if self._lifeline is not None:
@@ -215,7 +215,7 @@ class Supervisor:
             self._disconnect_daemon()
 
 
-# Volumes in the mount namespace of the pod, which end with it
+# Volumes, which are mounted in the mount namespace of the pod and end with it
 
 
 def _mount_volumes(volumes: Iterable[MemoryFolder | NfsFolder], *, can_mount: bool) -> None:

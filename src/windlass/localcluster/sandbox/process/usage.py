@@ -34,7 +34,7 @@ class _Counters(msgspec.Struct, frozen=True):
 
 
 def read(targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
-    """Return the usage by name, without the containers that have ended."""
+    """Return the usage of each target, without the containers that have ended."""
     counted = {name: (_cpu(target.cgroups), _memory(target.cgroups)) for name, target in targets.items()}
     is_all_counted = all(None not in pair for pair in counted.values())
     stats = {} if is_all_counted else processes.usage_by_pid()

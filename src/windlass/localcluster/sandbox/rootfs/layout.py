@@ -60,13 +60,13 @@ class MakeFile(msgspec.Struct, frozen=True, tag=True):
 
 class MakeLink(msgspec.Struct, frozen=True, tag=True):
     path: str
-    text: str
+    target: str
 
 
 class Bind(msgspec.Struct, frozen=True, tag=True):
     """Bind-mount `source` of the host with its submounts on an existing path.
 
-    If it is not required and the host does not allow it, the path is removed instead.
+    If the mount is not required and the host does not allow it, the path is removed instead.
     """
 
     source: str
@@ -91,13 +91,13 @@ class LayoutError(Exception):
 class _Place(msgspec.Struct, frozen=True):
     """A path in the new root. A path without a source is created in the tmpfs.
 
-    `text` is the target of a link without a source. `mount` is the mount that contains the path.
+    `link_target` is the target of a link without a source. `mount` is the mount that contains the path.
     """
 
     path: str
     kind: Kind
     source: str
-    text: str = ""
+    link_target: str = ""
     mount: messages.Mount | None = None
     is_image: bool = False
 
@@ -124,8 +124,9 @@ class _Root:
         self._top = _Place("/", Kind.FOLDER, "/")
         # Path of an opened directory → its entries.
         self._opened: dict[str, dict[str, _Place]] = {}
-        # Mounts over other paths, and paths created in volumes; their operations come last, in this order.
+        # Path → mount, file of the image over a file of the host, or path created in a volume.
         self._covers: dict[str, _Place] = {}
+        # The operations for `_covers`. They come last, in this order.
         self._last: list[Operation] = []
         self._open(self._top)
         self._opened["/"].pop("proc", None)
@@ -158,9 +159,9 @@ class _Root:
             made.append(Bind(place.source, place.path, is_required=place.is_image))
 
     def _make_link(self, place: _Place, made: list[Operation]) -> None:
-        text = self._text(place)
-        if text:
-            made.append(MakeLink(place.path, text))
+        target = self._link_target(place)
+        if target:
+            made.append(MakeLink(place.path, target))
 
     # Mounts
 
@@ -270,7 +271,7 @@ class _Root:
 
     def _is_same_link(self, old: _Place, new: _Place) -> bool:
         are_links = old.kind is new.kind is Kind.LINK
-        return are_links and self._text(old) == self._text(new)
+        return are_links and self._link_target(old) == self._link_target(new)
 
     # Lookup
 
@@ -295,10 +296,10 @@ class _Root:
             links += 1
             if links > _MAX_LINKS:
                 raise LayoutError(f"too many levels of symbolic links: {path}")
-            text = self._text(child)
-            if text.startswith("/"):
+            target = self._link_target(child)
+            if target.startswith("/"):
                 del places[1:]
-            names.extendleft(reversed(text.split("/")))
+            names.extendleft(reversed(target.split("/")))
         return places[-1], missing
 
     def _child(self, folder: _Place, name: str) -> _Place | None:
@@ -313,8 +314,8 @@ class _Root:
             None if kind is None else _Place(path, kind, source, mount=folder.mount, is_image=folder.is_image)
         )
 
-    def _text(self, link: _Place) -> str:
-        return link.text or self._host.read_link(link.source)
+    def _link_target(self, link: _Place) -> str:
+        return link.link_target or self._host.read_link(link.source)
 
     def _open(self, folder: _Place) -> None:
         """Open a directory and its parents, since nothing can be added to a bind-mounted directory."""
@@ -335,7 +336,7 @@ class _Root:
         if "pts" not in devices:
             return
         devices["pts"] = _Place(_TERMINALS, Kind.FOLDER, "")
-        devices["ptmx"] = _Place("/dev/ptmx", Kind.LINK, "", text="pts/ptmx")
+        devices["ptmx"] = _Place("/dev/ptmx", Kind.LINK, "", link_target="pts/ptmx")
         self._opened[_TERMINALS] = {}
 
     def _entries(self, folder: str) -> list[tuple[str, Kind]]:

@@ -26,7 +26,7 @@ _UNAVAILABLE = {
     errno.ENOTCONN,
     errno.ESTALE,
 }
-# Flags of mounts from a more privileged namespace. A remount without them fails.
+# Flags that are locked on mounts from a more privileged namespace: a remount without them fails.
 _LOCKED = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
@@ -78,8 +78,8 @@ def _apply(operation: layout.Operation, scratch: str) -> None:
         case layout.MakeFile(path):
             with contextlib.suppress(FileExistsError):
                 os.mknod(scratch + path, stat.S_IFREG | 0o644)
-        case layout.MakeLink(path, text):
-            pathlib.Path(scratch + path).symlink_to(text)
+        case layout.MakeLink(path, target):
+            pathlib.Path(scratch + path).symlink_to(target)
         case layout.MountTerminals(path):
             _mount_terminals(scratch + path)
         case layout.Bind(source, target, read_only, is_required):
