@@ -137,7 +137,7 @@ class PodWatcher:
         return blocking_reason(pod)
 
     @property
-    def blocking_reasons(self) -> Sequence[str]:
+    def blocking_messages(self) -> Sequence[str]:
         """All messages about why the newest pod does not start: from its status, then its warnings, the newest last."""
         if not self._pods:
             return ()

@@ -236,7 +236,7 @@ class AsyncClient:
             return found
 
     async def env(self, name: str, task: str = "worker-0") -> dict[str, str]:
-        """Return the variables of a task that describe it and its peers, as `windlass env` prints them.
+        """Return the environment variables that describe a task and its peers, as `windlass env` prints them.
 
         >>> client.env("digits", "worker-1")["FC_TASK_INDEX"]
         '1'

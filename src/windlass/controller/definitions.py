@@ -94,7 +94,7 @@ async def _manage(send: Send, expected: Json, interval: float, timeout: float, s
         if change:
             changes.append(f"{change} CustomResourceDefinition {_name(expected)}")
             continue
-        # A written definition is not compared: an old API server drops fields that it does not know.
+        # A definition that was just written is not compared: an old API server drops fields that it does not know.
         is_current = live is not None and (bool(changes) or installed.contains_spec(live, expected))
         if live is not None and is_current and _is_served(live):
             return changes

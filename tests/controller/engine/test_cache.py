@@ -136,7 +136,7 @@ def test_list_keeps_objects_created_after_it() -> None:
     cache.record_created_config_map(JOB, config_map(resource_version="20"))
     cache.replace(PodView, [], "15")
     cache.replace(ConfigMapView, [], "15")
-    cache.replace_objects(JOB, Listed("15", None, ()))
+    cache.replace_objects_of(JOB, Listed("15", None, ()))
     assert seen(cache).pods
     assert seen(cache).config_map is not None
 
@@ -175,7 +175,7 @@ def test_list_of_one_framework_settles_uncertain_pods() -> None:
     cache = cache_with(named)
     record(cache).uncertain.add("job-worker-1")
     assert seen(cache).outcomes.uncertain == {"job-worker-1"}
-    cache.replace_objects(named, Listed("3", None, ()))
+    cache.replace_objects_of(named, Listed("3", None, ()))
     assert {"pod-7", "cm-7"} <= seen(cache).known
     assert not seen(cache).outcomes.uncertain
 
@@ -292,7 +292,7 @@ def test_answers_for_a_deleted_framework_are_ignored() -> None:
     cache.record_created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     cache.record_created_config_map(JOB, config_map())
     cache.record_deleted_pods(JOB, "cm-0", DeletedPods((pod(),)), cached=set())
-    cache.replace_objects(JOB, Listed("20", config_map(), (pod(),)))
+    cache.replace_objects_of(JOB, Listed("20", config_map(), (pod(),)))
     assert seen(cache).config_map is None
     assert not seen(cache).pods
     assert not seen(cache).outcomes.collection_deletion_requested

@@ -60,12 +60,12 @@ def first_failure(framework: Framework) -> Failure | None:
     ]
     if not failed:
         return None
-    task, status, ended = min(failed, key=lambda each: _order(framework, each[0], each[1]))
+    task, status, ended = min(failed, key=lambda each: _sort_key(framework, each[0], each[1]))
     return _failure(task, status, ended)
 
 
-def _order(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
-    """Return the sort key: the time in seconds, then False for the task that completed the attempt."""
+def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
+    """Return the time in seconds, then False for the task that completed the attempt."""
     attempt = None if framework.status is None else framework.status.attempt_status
     ended = None if attempt is None else attempt.completion_status
     trigger = None if ended is None else ended.trigger

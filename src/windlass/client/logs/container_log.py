@@ -25,7 +25,7 @@ class LogOptions(msgspec.Struct, frozen=True):
 
     follow: bool = False
     previous: bool = False
-    """Read the log of the previous run of a restarted container."""
+    """Whether to read the log of the previous run of a restarted container."""
     since_seconds: float | None = None
     tail: int | None = None
     """Number of last lines of each container; None for all."""

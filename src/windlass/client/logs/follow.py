@@ -34,7 +34,7 @@ from windlass.model.framework import Framework
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
 MAX_ATTEMPTS = 5
-"""Number of attempts to read the end of the log of a terminated container."""
+"""Maximum number of attempts to read the end of the log of a terminated container."""
 MAX_QUEUED = 1000
 """Maximum number of lines that are read ahead of the consumer."""
 

@@ -30,7 +30,7 @@ class Line(msgspec.Struct, frozen=True):
     is_ended: bool = True
     """Whether the line ends here: False before a further part, or if the container stopped in the middle of a line."""
     label: str = ""
-    """The task, and the container if the pod has several."""
+    """The task, and the container if several containers of the pod are read."""
 
     @property
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Splitter:
         return pieces
 
     def end(self) -> list[Piece]:
-        """Return the incomplete last line."""
+        """Return the incomplete last line, if any."""
         rest, self._rest = self._rest, b""
         return [self._piece(rest, is_ended=False)] if rest else []
 

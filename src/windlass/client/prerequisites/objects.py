@@ -51,7 +51,7 @@ class Object(msgspec.Struct, frozen=True):
         return str(self.body["metadata"]["uid"])
 
     def is_usable_by(self, owner: str) -> bool:
-        """Return whether no Framework, or only the one with this uid, owns the object, and it is not being deleted."""
+        """Return whether no Framework other than `owner` (a UID) owns the object, and it is not being deleted."""
         metadata = self.body["metadata"]
         references = metadata.get("ownerReferences") or ()
         owners = {each.get("uid") for each in references if each.get("kind") == names.KIND}
@@ -97,7 +97,7 @@ async def recreate(connection: Connection, body: Json, job: str, record: Record)
 async def create_or_adopt(
     connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
 ) -> Object:
-    """Create an object, or update one that no Framework owns, or only the Framework with the uid `owner`.
+    """Create an object, or update an existing one that no Framework other than `owner` (a UID) owns.
 
     An object of an earlier Framework is deleted first. `is_kept` removes the owner reference. Raises RejectedError.
     """

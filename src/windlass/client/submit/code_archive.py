@@ -22,7 +22,7 @@ MAX_BYTES = 900 * 1024
 MAX_FILES = 20_000
 """Maximum number of files. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
-"""Files with patterns. The first file that exists is used."""
+"""Files with patterns of files to exclude. The first one that exists is used."""
 ALWAYS_EXCLUDED = (
     ".git",
     "__pycache__/",
@@ -46,7 +46,7 @@ class Archive(msgspec.Struct, frozen=True):
     """A tar file, compressed with gzip."""
     files: int
     size: int
-    """Total bytes of the files."""
+    """Total size of the files in bytes."""
 
     @property
     def encoded(self) -> str:

@@ -137,7 +137,7 @@ class PlannedJob(Manifest, frozen=True):
         return {**self.framework, "spec": spec}
 
     def config_map(self, owner_uid: str = "") -> Json | None:
-        """Return the ConfigMap with the code, which is deleted together with the Framework."""
+        """Return the ConfigMap with the code, which is deleted together with the Framework; None without an archive."""
         if self.archive is None:
             return None
         owner = {

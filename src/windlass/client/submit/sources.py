@@ -27,7 +27,7 @@ class Source(msgspec.Struct, frozen=True):
     """Folder in which a relative `code` is resolved."""
 
     def code_of(self, submission: Submission) -> Path | None:
-        """Return the path of a job's code, or None. Raises InvalidJobError."""
+        """Return the path of a job's code; None if it has none. Raises InvalidJobError."""
         if not submission.code:
             return None
         path = Path(os.path.abspath(self.folder / paths.expanded(submission.code)))  # noqa: PTH100 — keeps symbolic links

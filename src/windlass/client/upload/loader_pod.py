@@ -145,7 +145,7 @@ async def _wait_until_running(
     reported: set[str] = set()
 
     def has_started() -> bool:
-        for reason in watcher.blocking_reasons:
+        for reason in watcher.blocking_messages:
             if reason not in reported:
                 reported.add(reason)
                 on_delay(f"cannot mount {describe_share(share)} yet: {reason}")
@@ -154,7 +154,9 @@ async def _wait_until_running(
     try:
         await watcher.run_while_watching(watcher.wait_until(has_started), seconds=timeout)
     except TimeoutError as error:
-        reason = watcher.blocking_reasons[-1] if watcher.blocking_reasons else "the cluster reports no reason"
+        reason = (
+            watcher.blocking_messages[-1] if watcher.blocking_messages else "the cluster reports no reason"
+        )
         raise TimedOutError(
             f"cannot mount {describe_share(share)} within {timeout:g} s: {reason}. "
             "Check its name, and that the nodes of the cluster can reach it."

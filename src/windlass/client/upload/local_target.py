@@ -13,7 +13,7 @@ from typing import IO
 
 from windlass.client.errors import RejectedError
 from windlass.client.upload.items import Item, part_name
-from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, Kind, hasher_of
+from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, PathType, hasher_of
 
 
 class LocalTarget:
@@ -59,14 +59,14 @@ class LocalTarget:
 
     def _file_state(self, item: Item) -> FileState:
         target, part = self._root / item.name, self._root / part_name(item.name)
-        kind, digest, part_size, part_digest = _kind(target), "", 0, ""
+        path_type, digest, part_size, part_digest = _path_type(target), "", 0, ""
         with contextlib.suppress(OSError):
-            if kind is Kind.FILE and target.stat().st_size == item.size:
+            if path_type is PathType.FILE and target.stat().st_size == item.size:
                 digest = hasher_of(str(target)).hexdigest()
         with contextlib.suppress(OSError):
             part_size = part.stat().st_size
             part_digest = hasher_of(str(part)).hexdigest() if 0 < part_size <= item.size else ""
-        return FileState(kind, digest, part_size, part_digest)
+        return FileState(path_type, digest, part_size, part_digest)
 
     def _finish_file(self, transfer: FileTransfer) -> bool:
         part = self._root / part_name(transfer.item.name)
@@ -138,19 +138,19 @@ def _write(file: IO[bytes], chunk: bytes) -> None:
 
 
 def _access(folder: Path) -> Access:
-    match _kind(folder):
-        case Kind.NOTHING:
+    match _path_type(folder):
+        case PathType.NOTHING:
             return Access.USABLE
-        case Kind.FOLDER:
+        case PathType.FOLDER:
             return Access.USABLE if os.access(folder, os.W_OK | os.X_OK) else Access.NOT_WRITABLE
     return Access.NOT_A_DIRECTORY
 
 
-def _kind(path: Path) -> Kind:
+def _path_type(path: Path) -> PathType:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return Kind.NOTHING
+        return PathType.NOTHING
     if stat.S_ISREG(mode):
-        return Kind.FILE
-    return Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER
+        return PathType.FILE
+    return PathType.FOLDER if stat.S_ISDIR(mode) else PathType.OTHER

@@ -21,7 +21,7 @@ from windlass.client.exec import Streams
 from windlass.client.upload import loader_pod, transfer
 from windlass.client.upload.items import Item, UploadItems, part_name
 from windlass.client.upload.shares import Claim, MountedShare
-from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, Kind
+from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, PathType
 from windlass.client.upload.transfer import ProgressCallbacks, Uploaded
 from windlass.kubeapi.errors import ApiError, NotFoundError
 
@@ -317,8 +317,8 @@ def _header(transfer: FileTransfer) -> bytes:
 
 
 def _file_state(line: str) -> FileState:
-    kind, digest, part_size, part_digest = line.split()
-    return FileState(Kind(kind), digest.strip("-"), int(part_size), part_digest.strip("-"))
+    path_type, digest, part_size, part_digest = line.split()
+    return FileState(PathType(path_type), digest.strip("-"), int(part_size), part_digest.strip("-"))
 
 
 async def _lines(lines: Sequence[str]) -> AsyncIterator[bytes]:

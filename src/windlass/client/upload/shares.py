@@ -65,7 +65,7 @@ def parse(text: str) -> Share:
 
 
 def project_name_error(name: str) -> str | None:
-    """Return why a name is invalid for a project, whose jobs and labels use it; None if it is valid."""
+    """Return why a project name is invalid; None if it is valid. Jobs and labels contain the name."""
     if re.fullmatch(names.DNS_LABEL_PATTERN, name):
         return None
     return (

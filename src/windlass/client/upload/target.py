@@ -27,7 +27,7 @@ SMALL_BYTES = 1 << 20
 RESUME_HINT = "Run the same command again to resume the upload."
 
 
-class Kind(StrEnum):
+class PathType(StrEnum):
     """The type of a path on the target; NOTHING if it does not exist."""
 
     NOTHING = "nothing"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 class FileState(msgspec.Struct, frozen=True):
     """The state of one file on the target."""
 
-    kind: Kind = Kind.NOTHING
+    path_type: PathType = PathType.NOTHING
     digest: str = ""
     """Checksum of the file; empty if its size differs from the source, since the file is not read then."""
     part_size: int = 0

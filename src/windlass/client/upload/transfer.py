@@ -11,7 +11,7 @@ from windlass.client.submit import code_archive
 from windlass.client.upload.items import Item, UploadItems
 from windlass.client.upload.local_target import LocalTarget
 from windlass.client.upload.shares import LocalShare
-from windlass.client.upload.target import Access, FileState, FileTransfer, Kind, UploadTarget, hasher_of
+from windlass.client.upload.target import Access, FileState, FileTransfer, PathType, UploadTarget, hasher_of
 
 SRC, DATA = "src", "data"
 """The top directories of a share, each with one directory per project."""
@@ -130,8 +130,8 @@ def _folder_problems(where: str, folders: Sequence[str], found: Sequence[Access]
 
 def _file_problems(where: str, items: Sequence[Item], states: Sequence[FileState]) -> Iterator[str]:
     for item, state in zip(items, states, strict=True):
-        if state.kind in (Kind.FOLDER, Kind.OTHER):
-            kind = "a directory" if state.kind is Kind.FOLDER else "not a regular file"
+        if state.path_type in (PathType.FOLDER, PathType.OTHER):
+            kind = "a directory" if state.path_type is PathType.FOLDER else "not a regular file"
             yield f"{where}/{item.name} is {kind}, so {item.path} cannot replace it. Move it away."
 
 

@@ -90,14 +90,14 @@ class ActionRunner:
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.is_framework_deletion_requested = True
             case decide_types.RelistObjects():
-                cache.replace_objects(framework, await port.list_objects(framework))
+                cache.replace_objects_of(framework, await port.list_objects(framework))
 
     async def _delete_attempt_pods(self, framework: Framework, config_map_uid: str) -> None:
         expectations = self._cache.expectations_for(framework)
         token = "" if expectations is None else expectations.continue_token(config_map_uid)
         cached = self._cache.pods_of_attempt(framework, config_map_uid)
-        # The cache contains all pods: if one might be missing, the decision lists the objects first. So all of them
-        # exist at the resourceVersion of the newest one.
+        # The cache contains all pods: if one might be missing, the decision requests a list of the objects first. So
+        # all of them exist at the resourceVersion of the newest one.
         versions = [version(pod.metadata.resource_version) for pod in cached.values()]
         is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""

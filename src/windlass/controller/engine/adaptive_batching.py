@@ -26,7 +26,7 @@ SAMPLE_LIFETIME_SEC = 30.0
 class AdaptiveBatching:
     def __init__(self, batch_size: int = INITIAL_BATCH) -> None:
         self.batch_size = batch_size
-        """Number of pods that a pass creates or deletes."""
+        """Maximum number of pods that one pass creates, and that it deletes."""
         self._updates: deque[tuple[float, float]] = deque(maxlen=UPDATE_SAMPLES)
         """When each of the last status updates ended, and its duration."""
 

@@ -71,7 +71,7 @@ class Cache:
             previous_uids=related.deleted_frameworks.keys(),
             other_controller=self._other_controllers.get(key, ""),
             is_other_controller_reported=key in self._reported_other_controllers,
-            outcomes=self._expectations_of(key).outcomes(now, monotonic),
+            outcomes=self._get_or_create_expectations(key).outcomes(now, monotonic),
         )
 
     def deleted_framework(self, key: FrameworkKey) -> Framework | None:
@@ -89,10 +89,10 @@ class Cache:
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
-            return self._expectations_of(key) if current.uid == framework.uid else None
+            return self._get_or_create_expectations(key) if current.uid == framework.uid else None
         related = self._related.get((key.namespace, key.name))
         has_objects = related is not None and framework.uid in related.deleted_frameworks
-        return self._expectations_of(key) if has_objects else None
+        return self._get_or_create_expectations(key) if has_objects else None
 
     # Frameworks
 
@@ -272,7 +272,7 @@ class Cache:
         if key in self._other_controllers:
             self._reported_other_controllers.add(key)
         if framework.status is not None:
-            self._expectations_of(key).record_stored(framework.status)
+            self._get_or_create_expectations(key).record_stored(framework.status)
             self._related_to((framework.namespace, framework.name)).prune_known(framework.status)
         return True
 
@@ -318,7 +318,7 @@ class Cache:
             expectations.record_deletion(pod.uid)
             self._put_answered(framework, pod)
 
-    def replace_objects(self, framework: Framework, listed: Listed) -> None:
+    def replace_objects_of(self, framework: Framework, listed: Listed) -> None:
         """Record a list of one Framework's objects that was requested after its status was read."""
         expectations = self.expectations_for(framework)
         if expectations is None:
@@ -352,7 +352,7 @@ class Cache:
             related = self._related[name] = RelatedObjects()
         return related
 
-    def _expectations_of(self, key: FrameworkKey) -> Expectations:
+    def _get_or_create_expectations(self, key: FrameworkKey) -> Expectations:
         framework = self._frameworks.get(key)
         uid = "" if framework is None else framework.uid
         expectations = self._expectations.get(key)
@@ -373,7 +373,7 @@ class Cache:
         related.unconfirmed.discard(uid)
         self._pod_framework.pop(uid, None)
         for key in self._keys_of(name):
-            self._expectations_of(key).forget(uid)
+            self._get_or_create_expectations(key).forget(uid)
         self._forget_if_empty(name)
 
     def _forget_if_empty(self, name: FrameworkName) -> None:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class InformerHandlers(msgspec.Struct, frozen=True):
-    """Functions that the informers call after they have updated the cache."""
+    """Functions that the informers call: `on_change` after the cache was updated."""
 
     on_change: Callable[[Iterable[FrameworkKey]], None]
     on_deletion: Callable[[Framework], None]

@@ -36,10 +36,12 @@ class KeyedQueue(Generic[K]):
         """The keys in `_ready`, and those that enter it when their pass is done."""
         self._running: set[K] = set()
         self._due: dict[K, float] = {}
+        """When the timer of each key fires. All other entries of `_timers` are stale."""
         self._timers: list[tuple[float, int, K]] = []
         self._serial = 0
         self._failures: dict[K, int] = {}
         self._held: dict[K, float] = {}
+        """The time until which `add` is delayed, by key."""
 
     def add(self, key: K) -> None:
         """Make the key due now, or when its hold ends."""
@@ -81,7 +83,7 @@ class KeyedQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """Drop the timers and failures of a key."""
+        """Drop the timer, the failures and the hold of a key."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
         self._held.pop(key, None)

@@ -11,7 +11,7 @@ from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 
 MAX_UNUSED_UIDS = 100
-"""Number of UIDs of deleted objects that are kept before unused ones are removed."""
+"""Unused UIDs are removed once this many UIDs are known, in addition to four per pod."""
 
 FrameworkName = tuple[str, str]
 """Namespace and name of a Framework. Frameworks of the same name in both API groups have equal pod names."""
@@ -34,7 +34,7 @@ def is_in_scope(namespace: str, scope: str) -> bool:
 
 
 def framework_name(found: RelatedObject) -> FrameworkName | None:
-    """Return the Framework in the object's label, by which the watches select; None if it belongs to no Framework.
+    """Return the Framework in the object's label, by which the watches select; None if there is none.
 
     A ConfigMap must also have the name that the ConfigMaps of all attempts of the Framework have.
     """
