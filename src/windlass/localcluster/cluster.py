@@ -216,7 +216,7 @@ class LocalCluster:
         )
 
     def _host(self, ready: Ready, found: Machine) -> Host:
-        mounts_reason = "; ".join(ready.notes) or "disabled by a setting"
+        no_mounts_reason = "; ".join(ready.notes) or "disabled by a setting"
         return Host(
             uid=os.getuid(),
             gid=os.getgid(),
@@ -226,7 +226,7 @@ class LocalCluster:
             ),
             gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
-            no_mounts_because="" if ready.has_namespaces else mounts_reason,
+            no_mounts_because="" if ready.has_namespaces else no_mounts_reason,
             address=found.address,
             hostname=socket.gethostname(),
             hosts_file=_read_text(Path("/etc/hosts")),

@@ -42,7 +42,7 @@ def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
-    """Return a stored object in this version of its kind."""
+    """Return a stored object in the API version of `kind`."""
     if not kind.is_custom:
         return body
     # Usually only the version can differ, and apiVersion is the first field of every stored object.

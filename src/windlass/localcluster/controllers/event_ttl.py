@@ -37,7 +37,7 @@ def delete_expired(lifecycle: Lifecycle) -> None:
 
 
 def _last_occurrence(event: Object) -> str:
-    """Return the time of the last occurrence. Times in this format sort as text."""
+    """Return the time of the last occurrence. Times in this format can be compared as text."""
     series = event.get("series") or {}
     times = (
         event["metadata"]["creationTimestamp"],

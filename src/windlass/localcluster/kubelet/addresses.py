@@ -17,7 +17,7 @@ from windlass.model.base import Json
 LOOPBACK = "127.0.0.1"
 # Number of reserved addresses: the network address and the gateway of the pods.
 _RESERVED = 2
-# Many people and programs expect these to be the network address and the broadcast address.
+# Last bytes of addresses that people and programs often mistake for network or broadcast addresses.
 _AVOIDED_ENDINGS = (0, 255)
 
 
@@ -78,7 +78,7 @@ class AddressAllocator:
     def __init__(self, network: str) -> None:
         self._network = IPv4Network(network)
         self._address_by_uid: dict[str, str] = {}
-        # Pod names whose address differs from the one that their hash yields.
+        # The addresses that differ from the one that the hash of the pod's namespace and name yields.
         self._displaced: dict[tuple[str, str], str] = {}
 
     @classmethod
@@ -114,7 +114,7 @@ class AddressAllocator:
         return address
 
     def adopt(self, uid: str, address: str) -> None:
-        """Reserve the address of a pod of an earlier daemon. It may belong to another network."""
+        """Reserve the address of a pod of an earlier daemon. The address may belong to another network."""
         self._address_by_uid[uid] = address
 
     def release(self, uid: str) -> None:
@@ -122,17 +122,17 @@ class AddressAllocator:
 
     def _preferred_position(self, namespace: str, name: str) -> int:
         digest = hashlib.blake2b(f"{namespace}/{name}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest) % self._count()
+        return int.from_bytes(digest) % self._capacity()
 
-    def _count(self) -> int:
+    def _capacity(self) -> int:
         # The last address is the broadcast address.
         return max(1, self._network.num_addresses - _RESERVED - 1)
 
     def _address_at(self, position: int) -> str:
-        return str(self._network.network_address + _RESERVED + position % self._count())
+        return str(self._network.network_address + _RESERVED + position % self._capacity())
 
     def _free_from(self, preferred_position: int, taken: set[str]) -> str:
-        for position in range(preferred_position, preferred_position + self._count()):
+        for position in range(preferred_position, preferred_position + self._capacity()):
             address = self._address_at(position)
             has_good_ending = int(address.rpartition(".")[2]) not in _AVOIDED_ENDINGS
             if has_good_ending and address not in taken:

@@ -31,7 +31,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DirectoryWatcher:
-    """One inotify instance for all waiting tasks, since their number is limited. It belongs to one event loop."""
+    """One inotify instance for all waiting tasks, since the number of instances is limited.
+
+    It belongs to one event loop.
+    """
 
     def __init__(self) -> None:
         self._watches: set[DirectoryWatch] = set()
@@ -47,7 +50,7 @@ class DirectoryWatcher:
         os.close(self._inotify)
         self._inotify = None
         for watch in self._watches:
-            watch.number = None
+            watch.descriptor = None
             watch.has_changed.set()
 
     @contextlib.contextmanager
@@ -58,7 +61,7 @@ class DirectoryWatcher:
             yield watch
         finally:
             self._watches.remove(watch)
-            self._remove_watch(watch.number)
+            self._remove_watch(watch.descriptor)
 
     def notify(self, folder: Path) -> None:
         """Wake the tasks that wait for the directory."""
@@ -66,44 +69,44 @@ class DirectoryWatcher:
             if watch.folder == folder:
                 watch.has_changed.set()
 
-    def number(self, folder: Path) -> int | None:
-        """Return the watch descriptor of the directory, the same for all callers; None if it cannot be watched."""
+    def add_watch(self, folder: Path) -> int | None:
+        """Watch a directory and return its watch descriptor, the same for all callers; None if that is impossible."""
         if self._inotify is None:
             return None
-        number: int = _libc.inotify_add_watch(self._inotify, os.fsencode(folder), _WATCHED)
-        return None if number < 0 else number
+        descriptor: int = _libc.inotify_add_watch(self._inotify, os.fsencode(folder), _WATCHED)
+        return None if descriptor < 0 else descriptor
 
-    def _remove_watch(self, number: int | None) -> None:
-        is_used = any(watch.number == number for watch in self._watches)
-        if self._inotify is not None and number is not None and not is_used:
-            _libc.inotify_rm_watch(self._inotify, number)
+    def _remove_watch(self, descriptor: int | None) -> None:
+        is_used = any(watch.descriptor == descriptor for watch in self._watches)
+        if self._inotify is not None and descriptor is not None and not is_used:
+            _libc.inotify_rm_watch(self._inotify, descriptor)
 
     def _on_inotify_events(self, inotify: int) -> None:
         events = dict(_events(os.read(inotify, _BUFFER_BYTES)))
         for watch in self._watches:
-            if watch.number in events or _QUEUE_OVERFLOW in events:
+            if watch.descriptor in events or _QUEUE_OVERFLOW in events:
                 watch.has_changed.set()
             # The last event of a deleted directory.
-            if watch.number is not None and events.get(watch.number, 0) & _IN_IGNORED:
-                watch.number = None
+            if watch.descriptor is not None and events.get(watch.descriptor, 0) & _IN_IGNORED:
+                watch.descriptor = None
 
 
 class DirectoryWatch:
     def __init__(self, watcher: DirectoryWatcher, folder: Path) -> None:
         self.folder = folder
-        self.number: int | None = None
+        self.descriptor: int | None = None
         self.has_changed = asyncio.Event()
         self._watcher = watcher
 
     async def wait(self) -> None:
         """Wait until something may have changed since the last call."""
-        if self.number is None:
-            self.number = self._watcher.number(self.folder)
-            if self.number is not None:
+        if self.descriptor is None:
+            self.descriptor = self._watcher.add_watch(self.folder)
+            if self.descriptor is not None:
                 # Changes before the watch began are unknown.
                 return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_POLL_SECONDS if self.number is None else None):
+            async with asyncio.timeout(_POLL_SECONDS if self.descriptor is None else None):
                 await self.has_changed.wait()
         self.has_changed.clear()
 
@@ -119,6 +122,6 @@ def _events(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield watch descriptors and event masks."""
     position = 0
     while position < len(data):
-        number, mask, _, name_bytes = _EVENT.unpack_from(data, position)
-        yield number, mask
+        descriptor, mask, _, name_bytes = _EVENT.unpack_from(data, position)
+        yield descriptor, mask
         position += _EVENT.size + name_bytes

@@ -82,7 +82,7 @@ class Images:
         self._change(removed)
 
     def folder_of(self, image: str) -> str:
-        """Return the directory of a local image, empty for other images. Raise SetupError if it is missing."""
+        """Return the directory of a local image, empty for other images. Raise SetupError if it does not exist."""
         try:
             key = normalised(image)
         except ValueError:

@@ -69,7 +69,7 @@ class Kubelet:
         self._uids: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[tuple[str, str]] = set()
-        self._refreshing: asyncio.TimerHandle | None = None
+        self._refresh_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Adopt the pods of an earlier daemon or kill their processes, then run a worker for every bound pod."""
@@ -93,9 +93,12 @@ class Kubelet:
             groups.remove_all_except(run_ids)
 
     async def _adopt(self, folder: PodDirectory, pod: Json | None) -> PodWorker | None:
-        """Return the worker of an adopted pod. An ephemeral cluster adopts no pods: they would not end with it."""
+        """Adopt a pod and return its worker, or remove it and return None if it has been deleted.
+
+        An ephemeral cluster adopts no pods: they would not end with it.
+        """
         if pod is None or self._directories.is_ephemeral:
-            await self._remove_deleted(folder)
+            await self._remove_unadopted(folder)
             return None
         worker = self._new_worker(pod, state_file.read(folder.path / STATE_FILE, PodState))
         await worker.adopt()
@@ -118,8 +121,8 @@ class Kubelet:
         await asyncio.gather(*(worker.shut_down() for worker in tuple(self._workers.values())))
 
     async def stop(self, *, ends_pods: bool) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -127,8 +130,8 @@ class Kubelet:
             await asyncio.gather(*map(self._end_supervisor, self._directories.all()))
         self._tasks.clear()
 
-    async def _remove_deleted(self, folder: PodDirectory) -> None:
-        """Remove the processes and files of a pod that was deleted while no daemon was running."""
+    async def _remove_unadopted(self, folder: PodDirectory) -> None:
+        """Remove the processes and files of a pod of an earlier daemon."""
         await self._end_supervisor(folder)
         try:
             await asyncio.to_thread(directory.remove, folder.path)
@@ -202,7 +205,7 @@ class Kubelet:
         )
 
     def end_containers(self, namespace: str, pod: str, uid: str, container: str, code: int) -> bool:
-        """Kill containers, report this exit code for them, and return whether any was running.
+        """Kill containers, report `code` as their exit code, and return whether any was running.
 
         An empty container name means all containers but init containers; an empty UID means any pod of that name.
         """
@@ -224,12 +227,12 @@ class Kubelet:
 
     def _refresh_later(self, resource: str, namespace: str) -> None:
         self._to_refresh.add((resource, namespace))
-        if self._refreshing is None:
+        if self._refresh_timer is None:
             loop = asyncio.get_running_loop()
-            self._refreshing = loop.call_later(_REFRESH_DELAY_SECONDS, self._refresh)
+            self._refresh_timer = loop.call_later(_REFRESH_DELAY_SECONDS, self._refresh)
 
     def _refresh(self) -> None:
-        self._refreshing = None
+        self._refresh_timer = None
         due, self._to_refresh = self._to_refresh, set()
         for worker in self._workers.values():
             namespace = worker.pod["metadata"]["namespace"]
@@ -247,7 +250,7 @@ class Kubelet:
                 target = Target(started.init_pid, started.cgroups)
                 yield ContainerRun(uid, node, container.name, started.run_id, started.at, target)
 
-    # The runtime of the API server
+    # PodRuntime, for the API server
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
         worker = self._workers.get(self._uids.get(object_key(namespace, pod), ""))

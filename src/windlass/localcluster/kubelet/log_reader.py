@@ -77,13 +77,13 @@ def all_text(folder: Path, file: str) -> bytes:
 def last_lines(folder: Path, file: str, count: int, max_bytes: int) -> list[bytes]:
     """Return the last lines of a log, at most `count` lines and `max_bytes` bytes: the first line may be truncated."""
     # The first line of what is read may be incomplete; the others suffice.
-    missing = max_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.MAX_PART_BYTES
+    remaining_bytes = max_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.MAX_PART_BYTES
     lines = b""
     with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
         for each in reversed(log.files):
-            start = max(each.end - missing, 0)
+            start = max(each.end - remaining_bytes, 0)
             piece = each.bytes_at(start, each.end - start)
-            lines, missing = piece + lines, missing - len(piece)
+            lines, remaining_bytes = piece + lines, remaining_bytes - len(piece)
     text, _ = log_format.selected_text(lines, log_format.Selection())
     found = _TEXT_LINE.findall(text[max(len(text) - max_bytes, 0) :])
     return found[max(len(found) - count, 0) :]
@@ -118,7 +118,7 @@ class _OpenLog:
             self.files.pop().close()
 
     def next_lines(self) -> bytes:
-        """Return complete lines, empty at the current end. Without `follow`, later lines are ignored."""
+        """Return complete lines, empty at the end. Without `follow`, ignore lines written after the log was opened."""
         if self._follow and not self.files:
             self.files = self._all_files()
         while self.files:
@@ -153,8 +153,8 @@ class _OpenLog:
 
     def _read(self) -> bytes:
         file = self.files[0]
-        wanted = _PIECE_BYTES if self._follow else min(_PIECE_BYTES, file.end - self._offset)
-        data = file.bytes_at(self._offset, wanted)
+        max_bytes = _PIECE_BYTES if self._follow else min(_PIECE_BYTES, file.end - self._offset)
+        data = file.bytes_at(self._offset, max_bytes)
         end = data.rfind(b"\n") + 1
         if end == 0 and len(data) == _PIECE_BYTES:
             # No valid line is this long: skip it.
@@ -163,7 +163,10 @@ class _OpenLog:
         return data[:end]
 
     def _all_files(self) -> list[_OpenFile]:
-        """Open all files, oldest first. The current file is opened first, so that a rotation cannot hide one."""
+        """Open all files and return them, oldest first.
+
+        The current file is opened before the others, so that a rotation cannot hide a file.
+        """
         current = self._open(self._name)
         files = []
         for name in self._rotated_names():
@@ -199,7 +202,7 @@ class _OpenLog:
         return next(filter(None, map(self._open, later)), None)
 
     def _rotated_after(self, held: _OpenFile) -> tuple[str, ...]:
-        """Return the files rotated after the held one; all rotated files if the held one was deleted as the oldest."""
+        """Return the names of the files rotated after the held one; all names if the held one has been deleted."""
         names = self._rotated_names()
         for index, name in enumerate(names):
             with contextlib.suppress(FileNotFoundError):

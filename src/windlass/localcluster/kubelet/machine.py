@@ -23,8 +23,8 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"
 # An address reserved for documentation. A socket connected to it has the local address of the default route.
 _REMOTE_ADDRESS = ("192.0.2.1", 9)
-_GPU = re.compile(r"nvidia\d+")
-_NAMED_GPU = ("GPU-", "MIG-")
+_GPU_DEVICE = re.compile(r"nvidia\d+")
+_GPU_UUID_PREFIXES = ("GPU-", "MIG-")
 
 
 def _cpus() -> int:
@@ -37,7 +37,7 @@ def _memory_bytes() -> int:
 
 
 def _address() -> str:
-    """Return the address of the default route. Connecting a datagram socket sends nothing."""
+    """Return the machine's address on the default route. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(_REMOTE_ADDRESS)
         return str(probe.getsockname()[0])
@@ -81,28 +81,28 @@ def detect(data: Path, sources: Sources = SYSTEM) -> Machine:
 
 
 def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
-    """Return the ids of the GPUs that the daemon may use, from its CUDA_VISIBLE_DEVICES or by their numbers.
+    """Return the ids of the GPUs that the daemon may use: from its CUDA_VISIBLE_DEVICES, or else their numbers.
 
     Nodes and pods identify a GPU by its position in this order, from 0; see `visible_devices`.
     """
     folder = sources.root / "dev"
-    count = sum(1 for one in _names(folder) if _GPU.fullmatch(one))
+    count = sum(1 for one in _names(folder) if _GPU_DEVICE.fullmatch(one))
     chosen = sources.environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return tuple(map(str, range(count)))
-    return tuple(dict.fromkeys(_valid(chosen.split(","), count))) if count else ()
+    return tuple(dict.fromkeys(_valid_gpu_ids(chosen.split(","), count))) if count else ()
 
 
-def visible_devices(ids: Sequence[str], numbers: Iterable[int]) -> str:
-    """Return CUDA_VISIBLE_DEVICES for a pod with these GPUs of the machine."""
-    return ",".join(ids[number] for number in numbers if number < len(ids))
+def visible_devices(ids: Sequence[str], positions: Iterable[int]) -> str:
+    """Return CUDA_VISIBLE_DEVICES for a container with the GPUs at these positions in `ids`."""
+    return ",".join(ids[position] for position in positions if position < len(ids))
 
 
-def _valid(entries: Iterable[str], count: int) -> Iterator[str]:
+def _valid_gpu_ids(entries: Iterable[str], count: int) -> Iterator[str]:
     """Yield the valid entries. Like CUDA, stop at the first invalid one."""
     for entry in map(str.strip, entries):
         is_number = entry.isdecimal() and entry.isascii() and int(entry) < count
-        if not is_number and not entry.startswith(_NAMED_GPU):
+        if not is_number and not entry.startswith(_GPU_UUID_PREFIXES):
             return
         yield entry
 

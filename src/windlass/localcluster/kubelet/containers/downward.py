@@ -13,12 +13,12 @@ _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 def field(pod: Json, path: str, facts: PodFacts) -> str:
     metadata, spec = pod["metadata"], pod["spec"]
-    plain: dict[str, Callable[[], str]] = {
+    values: dict[str, Callable[[], str]] = {
         "metadata.name": lambda: metadata["name"],
         "metadata.namespace": lambda: metadata["namespace"],
         "metadata.uid": lambda: metadata["uid"],
-        "metadata.labels": lambda: _listed(metadata.get("labels") or {}),
-        "metadata.annotations": lambda: _listed(metadata.get("annotations") or {}),
+        "metadata.labels": lambda: _lines(metadata.get("labels") or {}),
+        "metadata.annotations": lambda: _lines(metadata.get("annotations") or {}),
         "spec.nodeName": lambda: spec.get("nodeName", ""),
         "spec.serviceAccountName": lambda: spec.get("serviceAccountName", ""),
         "status.podIP": lambda: _first(facts.pod_ips),
@@ -26,8 +26,8 @@ def field(pod: Json, path: str, facts: PodFacts) -> str:
         "status.hostIP": lambda: _first(facts.host_ips),
         "status.hostIPs": lambda: ",".join(facts.host_ips),
     }
-    if path in plain:
-        return plain[path]()
+    if path in values:
+        return values[path]()
     name, opening, key = path.removesuffix("']").partition("['")
     if opening and name in ("metadata.labels", "metadata.annotations"):
         value: str = (metadata.get(name.removeprefix("metadata.")) or {}).get(key, "")
@@ -41,11 +41,11 @@ def resource(pod: Json, referencing_container: Json | None, reference: Json, fac
     container = (
         referencing_container if referencing_container is not None and not target else _container(pod, target)
     )
-    kind, _, name = reference["resource"].partition(".")
-    if kind not in ("limits", "requests") or name not in _RESOURCES:
+    limits_or_requests, _, name = reference["resource"].partition(".")
+    if limits_or_requests not in ("limits", "requests") or name not in _RESOURCES:
         raise SetupError(f"unsupported container resource : {reference['resource']}")
-    amount = _amount(container, kind, name)
-    if kind == "limits" and not amount:
+    amount = _amount(container, limits_or_requests, name)
+    if limits_or_requests == "limits" and not amount:
         amount = quantities.parse(facts.allocatable.get(name, "0"))
     divisor = quantities.parse(reference.get("divisor") or "0") or Decimal(1)
     # CPU is measured in thousandths, everything else in whole units.
@@ -53,8 +53,8 @@ def resource(pod: Json, referencing_container: Json | None, reference: Json, fac
     return str(-(-_units(amount, unit) // _units(divisor, unit)))
 
 
-def _amount(container: Json, kind: str, name: str) -> Decimal:
-    return quantities.parse(((container.get("resources") or {}).get(kind) or {}).get(name, "0"))
+def _amount(container: Json, limits_or_requests: str, name: str) -> Decimal:
+    return quantities.parse(((container.get("resources") or {}).get(limits_or_requests) or {}).get(name, "0"))
 
 
 def _units(amount: Decimal, unit: Decimal) -> int:
@@ -74,5 +74,5 @@ def _first(addresses: Iterable[str]) -> str:
     return next(iter(addresses), "")
 
 
-def _listed(entries: Mapping[str, str]) -> str:
+def _lines(entries: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={api_errors.quoted(entries[key])}" for key in sorted(entries))

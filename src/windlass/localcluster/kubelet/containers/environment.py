@@ -70,12 +70,12 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> 
 def _object_variables(source: Json, lookup: Lookup) -> _Variables:
     kind, reference = _reference(source, _OBJECT_SOURCES)
     prefix = source.get("prefix", "")
-    for key, value in _texts(kind, reference, lookup).items():
+    for key, value in _decoded_data(kind, reference, lookup).items():
         yield f"{prefix}{key}", value
 
 
 def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> str | None:
-    """Return the value of `valueFrom`; None if an optional reference does not exist."""
+    """Return the value of `valueFrom`: "" if it is not set, None if an optional key does not exist."""
     source = variable.get("valueFrom")
     if source is None:
         return ""
@@ -89,7 +89,7 @@ def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: Po
         )
         raise SetupError(message)
     kind, reference = _reference(source, _KEY_SOURCES)
-    value = _texts(kind, reference, lookup).get(reference["key"])
+    value = _decoded_data(kind, reference, lookup).get(reference["key"])
     if value is None and not reference.get("optional"):
         where = f"{pod['metadata']['namespace']}/{reference['name']}"
         raise SetupError(f"couldn't find key {reference['key']} in {kind} {where}")
@@ -101,7 +101,7 @@ def _reference(source: Json, kinds: Mapping[str, str]) -> tuple[str, Json]:
     return kinds[key], source[key]
 
 
-def _texts(kind: str, reference: Json, lookup: Lookup) -> dict[str, str]:
+def _decoded_data(kind: str, reference: Json, lookup: Lookup) -> dict[str, str]:
     """Return the data of a ConfigMap or Secret. The environment never gets the binaryData of a ConfigMap."""
     found = lookup(kind, reference["name"])
     if found is None and not reference.get("optional"):
@@ -233,10 +233,10 @@ def _gpu_count(container: Json) -> int:
     return int(quantities.parse(amounts.get(gpus.RESOURCE, "0")))
 
 
-def _selected_gpus(written: str, share: Sequence[int]) -> list[int]:
-    """Return the selected GPUs. Like CUDA, ignore everything after the first invalid entry."""
+def _selected_gpus(visible_devices: str, share: Sequence[int]) -> list[int]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects. Like CUDA, ignore everything after the first invalid entry."""
     found: list[int] = []
-    for number in (entry.strip() for entry in written.split(",")):
+    for number in (entry.strip() for entry in visible_devices.split(",")):
         is_valid = number.isascii() and number.isdecimal() and int(number) < len(share)
         if not is_valid:
             break

@@ -31,7 +31,7 @@ def failed_sandbox(problem: str) -> SetupError:
 
 @contextlib.contextmanager
 def disk_errors_as(new_error: Callable[[str], SetupError]) -> Iterator[None]:
-    """Raise `new_error` with the text of a disk error: full, read-only, no permission."""
+    """Convert an OSError, e.g. disk full, read-only or no permission, to the error that `new_error` returns."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Expansion of `$(NAME)` in commands, arguments, values and sub paths.
+"""Expansion of `$(NAME)` in commands, arguments, values of variables and sub paths.
 
 `$$` yields `$`. References to unknown names and all other text stay unchanged: there is no shell syntax.
 """

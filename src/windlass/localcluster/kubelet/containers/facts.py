@@ -14,6 +14,6 @@ class PodFacts(msgspec.Struct, frozen=True):
     pod_ips: tuple[str, ...]
     host_ips: tuple[str, ...]
     allocatable: Mapping[str, str]
-    """Allocatable resources of the pod's node: the limits of a container that has none."""
+    """Allocatable resources of the pod's node, reported as the limits of a container that has none."""
     services: tuple[Json, ...] = ()
     """Services, at least those of the pod's namespace and `kubernetes`."""

@@ -81,12 +81,14 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 # /etc/resolv.conf
 
 
-def resolv_conf(pod: Json, host: str) -> str:
-    """Return the pod's resolv.conf from the host's and the pod's dnsConfig.
+def resolv_conf(pod: Json, node_resolv_conf: str) -> str:
+    """Return the pod's resolv.conf from the node's and the pod's dnsConfig.
 
     The policy ClusterFirst is treated as Default, as by a kubelet without cluster DNS.
     """
-    nameservers, searches, options = _parse("" if pod["spec"].get("dnsPolicy") == "None" else host)
+    nameservers, searches, options = _parse(
+        "" if pod["spec"].get("dnsPolicy") == "None" else node_resolv_conf
+    )
     config = pod["spec"].get("dnsConfig") or {}
     nameservers = _unique((*nameservers, *(config.get("nameservers") or ())))[:_MAX_NAMESERVERS]
     searches = _truncated(_unique((*searches, *(config.get("searches") or ()))))
@@ -146,7 +148,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def _truncated(searches: list[str]) -> list[str]:
-    """Drop the last search domains: some resolvers crash on a line that is too long."""
+    """Drop the last search domains if there are too many: some resolvers crash on a line that is too long."""
     kept = searches[:_MAX_SEARCHES]
     while len(" ".join(kept)) > _MAX_SEARCH_LINE:
         kept = kept[:-1]

@@ -212,8 +212,8 @@ def _mounts(
         return ()
     own = [_with_source(mount, container, context.volumes) for mount in requested]
     ordered = sorted((*_shared_files(context.folder, own), *own), key=_depth)
-    message = Mount(str(context.folder.termination_log(run_id)), termination_message_path(container))
-    return (*ordered, message)
+    termination_log = Mount(str(context.folder.termination_log(run_id)), termination_message_path(container))
+    return (*ordered, termination_log)
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
@@ -225,7 +225,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 
 
 def volume_mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[VolumeMount, ...]:
-    """Return the mounts in the order of the spec, except that a mount inside another one comes after it."""
+    """Return the mounts by the depth of their target, so that a mount inside another one comes after it."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     found = []
     for mount in container.get("volumeMounts") or ():

@@ -7,7 +7,7 @@ from windlass.k8s import times
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.model.base import Json
 
-_OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_OWN_TYPES = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 def conditions(
@@ -21,7 +21,7 @@ def conditions(
 ) -> list[Json]:
     """Return all conditions. Conditions of other owners come first and stay unchanged."""
     known: list[Json] = specs.status(pod).get("conditions") or []
-    others = [each for each in known if each["type"] not in _OWN]
+    others = [each for each in known if each["type"] not in _OWN_TYPES]
     containers_ready = _containers_ready(pod, phase, (*init_statuses, *statuses))
     found = {
         "PodReadyToStartContainers": _condition(has_sandbox),
@@ -31,15 +31,21 @@ def conditions(
         "PodScheduled": _condition(True),
     }
     before = {each["type"]: each for each in known}
-    return [*others, *(_dated(kind, value, before.get(kind), now) for kind, value in found.items())]
+    return [
+        *others,
+        *(
+            _dated(condition_type, value, before.get(condition_type), now)
+            for condition_type, value in found.items()
+        ),
+    ]
 
 
-def _dated(kind: str, value: Json, before: Json | None, now: datetime) -> Json:
-    """Add lastTransitionTime, which changes with the status but not with the message."""
+def _dated(condition_type: str, value: Json, before: Json | None, now: datetime) -> Json:
+    """Return the condition with its type and lastTransitionTime, which changes only with the status."""
     moment = times.format_time(now)
     if before is not None and before.get("status") == value["status"]:
         moment = before.get("lastTransitionTime") or moment
-    return {"type": kind, "lastProbeTime": None, "lastTransitionTime": moment} | value
+    return {"type": condition_type, "lastProbeTime": None, "lastTransitionTime": moment} | value
 
 
 def _condition(is_true: bool, reason: str = "", message: str = "") -> Json:
@@ -65,7 +71,7 @@ def _initialized(pod: Json, phase: str, init_statuses: Sequence[Json], statuses:
     if not incomplete:
         return _condition(True)
     return _condition(
-        False, "ContainersNotInitialized", f"containers with incomplete status: {_listed(incomplete)}"
+        False, "ContainersNotInitialized", f"containers with incomplete status: {_bracketed(incomplete)}"
     )
 
 
@@ -82,7 +88,9 @@ def _containers_ready(pod: Json, phase: str, statuses: Iterable[Json]) -> Json:
     required += [each["name"] for each in specs.containers(pod)]
     unready = [name for name in required if not by_name[name]["ready"]]
     if unready:
-        return _condition(False, "ContainersNotReady", f"containers with unready status: {_listed(unready)}")
+        return _condition(
+            False, "ContainersNotReady", f"containers with unready status: {_bracketed(unready)}"
+        )
     return _condition(True)
 
 
@@ -101,5 +109,5 @@ def _gate_problem(gate: str, status: str | None) -> str:
     return f'the status of pod readiness gate "{gate}" is not "True", but {status}'
 
 
-def _listed(names: Iterable[str]) -> str:
+def _bracketed(names: Iterable[str]) -> str:
     return f"[{' '.join(names)}]"

@@ -56,7 +56,11 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
-    """One container. `back_off_seconds` is the delay of the restart after the current run."""
+    """One container.
+
+    `has_started` means that its startup probe has succeeded or that it has none. `back_off_seconds` is the delay of the
+    restart after the current run.
+    """
 
     name: str
     restart_count: int = 0

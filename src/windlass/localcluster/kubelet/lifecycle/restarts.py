@@ -1,7 +1,7 @@
 """The next steps of a pod: start containers, wait, stop all containers, or finish.
 
-The pod worker performs the steps, records the results, and asks again. The same record yields the same steps, so that
-`StopAll` is repeated with the remaining containers as long as one is running.
+The pod worker performs the steps, records the results, and asks again. `StopAll` is therefore repeated with the
+remaining containers as long as one is running.
 """
 
 from datetime import datetime
@@ -74,7 +74,7 @@ def with_started(pod: Json, record: PodRecord, name: str, run: Running, *, image
 
 
 def should_restart(pod: Json, container: ContainerRecord) -> bool:
-    """Return whether a container that is not running is restarted, provided that the pod is not terminating."""
+    """Return whether a container that is not running is started or restarted, unless the pod is terminating."""
     end = container.latest_end
     if end is None or container.name in specs.sidecar_names(pod):
         return True
@@ -116,7 +116,10 @@ def _containers_to_start(pod: Json, record: PodRecord) -> tuple[ContainerRecord,
 
 
 def _initialization(pod: Json, record: PodRecord) -> _Initialization:
-    """Return the init containers to start: the first incomplete one, and sidecars before it that have ended."""
+    """Return the state of the initialization.
+
+    The init containers to start are the first incomplete one and the sidecars before it that have ended.
+    """
     sidecars = specs.sidecar_names(pod)
     reached = _first_incomplete(record, sidecars)
     sidecars_to_start = [
@@ -144,7 +147,7 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
 
 
 def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
-    """Return the step that stops the running containers. Without `ending`, the cluster is shutting down."""
+    """Return the step that stops the running containers. Without `ending`, the grace period is that of the spec."""
     grace = max(specs.grace_seconds(pod), terminations.MIN_GRACE_SECONDS)
     why = ending or Ending(grace)
     return StopAll(why.grace_seconds, _waves(pod, record), why.reason, why.message)

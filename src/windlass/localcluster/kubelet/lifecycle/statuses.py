@@ -95,23 +95,23 @@ def _phase_of_containers(pod: Json, record: PodRecord, *, is_ending: bool) -> st
 def _has_failed_to_initialize(pod: Json, record: PodRecord) -> bool:
     if specs.restart_policy(pod) != "Never":
         return False
-    ends = [each.latest_end for each in _one_time_containers(pod, record) if not each.is_running]
+    ends = [each.latest_end for each in _regular_init_containers(pod, record) if not each.is_running]
     return any(end is not None and end.exit_code != 0 for end in ends)
 
 
 def _is_pending(pod: Json, record: PodRecord) -> bool:
-    """Return whether a container has not run yet."""
-    one_time = _one_time_containers(pod, record)
-    if any(each.is_running or not each.has_run for each in one_time):
+    """Return whether the pod is still initializing or a container has not run yet."""
+    regular_init_containers = _regular_init_containers(pod, record)
+    if any(each.is_running or not each.has_run for each in regular_init_containers):
         return True
-    sidecars = [each for each in record.init_containers if each not in one_time]
+    sidecars = [each for each in record.init_containers if each not in regular_init_containers]
     if any(not each.has_run for each in (*sidecars, *record.containers)):
         return True
     has_initialized = any(each.has_run for each in record.containers)
     return not has_initialized and any(each.is_running and not each.has_started for each in sidecars)
 
 
-def _one_time_containers(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...]:
+def _regular_init_containers(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...]:
     sidecars = specs.sidecar_names(pod)
     return tuple(each for each in record.init_containers if each.name not in sidecars)
 
@@ -143,7 +143,7 @@ def _with_back_offs(pod: Json, record: PodRecord, ending: Ending | None, now: da
     if ending is not None:
         return record
     for container in record.all_containers:
-        if isinstance(container.current, Terminated) and _waits(pod, container, now):
+        if isinstance(container.current, Terminated) and _waits_for_restart(pod, container, now):
             waiting = Waiting("CrashLoopBackOff", back_off.waiting_message(pod, container))
             record = record.with_container(
                 msgspec.structs.replace(container, current=waiting, last=container.current)
@@ -155,22 +155,22 @@ def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now
     """Return whether the container has ended and waits for its restart."""
     if not isinstance(container.current, Terminated) or terminations.ending_of(pod, record, now) is not None:
         return False
-    return _waits(pod, container, now)
+    return _waits_for_restart(pod, container, now)
 
 
-def _waits(pod: Json, container: ContainerRecord, now: datetime) -> bool:
+def _waits_for_restart(pod: Json, container: ContainerRecord, now: datetime) -> bool:
     is_waiting = back_off.restart_time(container, now) is not None
     return is_waiting and restarts.should_restart(pod, container)
 
 
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:
-    """Mark the containers of an ended pod as failed that should have run, but did not report an end."""
+    """Mark as lost the containers of an ended pod that should have run, but did not report an end."""
     # All init containers up to the last one that ran, and always the first one.
     indexes_of_runs = [index for index, each in enumerate(record.init_containers) if each.has_run]
-    lost = [*record.init_containers[: (indexes_of_runs[-1] if indexes_of_runs else 0) + 1]]
+    expected = [*record.init_containers[: (indexes_of_runs[-1] if indexes_of_runs else 0) + 1]]
     if restarts.is_initialized(pod, record):
-        lost += record.containers
-    for container in lost:
+        expected += record.containers
+    for container in expected:
         if isinstance(container.current, Waiting):
             record = record.with_container(msgspec.structs.replace(container, current=LOST))
     return record

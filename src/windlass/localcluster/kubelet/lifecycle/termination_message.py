@@ -19,10 +19,10 @@ def message(policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: 
     return _text(b"".join(log_lines[-LOG_LINES:])[-LOG_BYTES:])
 
 
-def limited(text: str, containers: int) -> str:
+def limited(text: str, container_count: int) -> str:
     """Truncate a message to the container's share of the limit for the whole pod."""
     encoded = text.encode()
-    share = POD_BYTES // max(containers, 1)
+    share = POD_BYTES // max(container_count, 1)
     return text if len(encoded) <= share else _text(encoded[:share])
 
 

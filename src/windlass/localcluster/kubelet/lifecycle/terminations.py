@@ -18,7 +18,11 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 
 
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
-    """Return the termination. A recorded one takes precedence, so that setting the clock back does not cancel it."""
+    """Return the termination of a pod; None if it is not terminating.
+
+    A recorded termination takes precedence, so that setting the clock back does not cancel it. A deletion can shorten
+    its grace period.
+    """
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)
     if known is None or deletion is None:
