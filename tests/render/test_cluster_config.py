@@ -91,7 +91,7 @@ def test_tensorflow_cluster_becomes_job_of_idle_servers() -> None:
     contents = read(CONFIG)
     (submission,) = contents.submissions
     assert contents.diagnostics == ()
-    assert contents.is_config
+    assert contents.has_config
     assert submission.job == Job(
         name="tf",
         namespace="research",

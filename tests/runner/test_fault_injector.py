@@ -79,7 +79,7 @@ def test_faults_of_observed_pods(written: list[str], seen: Seen) -> None:
     aims = FaultTargets(map(fault_injection.parse, written))
     for body, expected in seen:
         faults = aims.faults(msgspec.convert(body, Pod))
-        assert [fault.text for fault in faults] == expected
+        assert [fault.description for fault in faults] == expected
         assert {(fault.pod, fault.uid) for fault in faults} <= {
             (body["metadata"]["name"], body["metadata"].get("uid"))
         }
@@ -89,7 +89,7 @@ def test_delay_applies_to_starting_pods() -> None:
     aims = FaultTargets(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
     first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
     second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
-    assert [(fault.text, fault.injection.seconds) for fault in aims.delays(first)] == [
+    assert [(fault.description, fault.injection.seconds) for fault in aims.delays(first)] == [
         ("delay worker-0 by 30s", 30.0)
     ]
     assert aims.delays(second) == ()

@@ -82,7 +82,7 @@ class Scene:
             files=files or {},
         )
         server = msgspec.structs.replace(
-            server, pod={"volumes": [{"name": "windlass-passwords", **server.passwords}]}
+            server, pod={"volumes": [{"name": "windlass-passwords", **server.password_volume_source}]}
         )
         for body in servers.objects(server):
             self.client.post(self.path(f"{body['kind'].lower()}s"), body).expect(201)

@@ -35,7 +35,7 @@ def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict
     return {
         FRAMEWORK: msgspec.json.encode(framework(gang)).decode() + "\n",
         INJECTOR: _injector(gang, exports),
-        names.CLUSTER_ENV: exports,
+        names.CLUSTER_ENV_FILE: exports,
         HOSTFILE: hostfile(gang),
         TF_CONFIG: (tf_config or TensorFlow(addresses).config(role, index)) + "\n",
     }

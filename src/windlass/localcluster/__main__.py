@@ -46,7 +46,9 @@ async def _run_cluster(arguments: argparse.Namespace, stopped: asyncio.Event) ->
 
 
 async def _run_server(arguments: argparse.Namespace, stopped: asyncio.Event) -> None:
-    server = ApiServer(arguments.data, body_timeout_seconds=arguments.body_seconds, history=arguments.history)
+    server = ApiServer(
+        arguments.data, body_timeout_seconds=arguments.body_seconds, history_length=arguments.history
+    )
     try:
         await server.start(arguments.host, arguments.port, arguments.socket)
         kubeconfig = arguments.kubeconfig or arguments.data / "kubeconfig"

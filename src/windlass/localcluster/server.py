@@ -56,10 +56,10 @@ class ApiServer:
         self,
         data: Path,
         body_timeout_seconds: float = 60,
-        history: int = HISTORY_LENGTH,
+        history_length: int = HISTORY_LENGTH,
     ) -> None:
         self._data = data
-        self.store = Store(data / "cluster.db", history, schedule=self._schedule_commit)
+        self.store = Store(data / "cluster.db", history_length, schedule=self._schedule_commit)
         self.credentials = credentials.load_or_create(data)
         self.registry = Registry(table.KINDS)
         self.lifecycle = Lifecycle(

@@ -13,7 +13,7 @@ from windlass.model.status import FrameworkStatus
 
 class ExecutionType(StrEnum):
     CREATE = "Create"
-    """Wait before the first attempt; all task statuses can be inspected."""
+    """Create the task statuses, but do not start the first attempt."""
     START = "Start"
     """Run the Framework."""
     STOP = "Stop"

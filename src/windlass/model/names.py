@@ -19,7 +19,7 @@ POD_NAME_LIMIT = 253
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ATTEMPT_LABEL = "windlass.dev/attempt"
-"""On the pods of a Framework attempt: the UID of its ConfigMap, so that one request can select and delete all."""
+"""On the pods of a Framework attempt: the UID of its ConfigMap, so that one request can delete all of them."""
 
 JOB_LABEL = "windlass.dev/job"
 """On all objects of a job except its Framework: the name of the job."""
@@ -51,7 +51,8 @@ GANG_VARIABLE = "WINDLASS_GANG"
 
 BARRIER_FOLDER = "/mnt/frameworkbarrier"
 """Folder of the files that the barrier writes. FrameworkController uses the same path."""
-CLUSTER_ENV = "cluster.env"
+CLUSTER_ENV_FILE = "cluster.env"
+"""File in this folder that sets the variables of the barrier."""
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"

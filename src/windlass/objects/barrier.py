@@ -14,7 +14,7 @@ _VOLUME = "windlass-barrier"
 _CREDENTIALS = "windlass-barrier-access"
 _CREDENTIALS_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VARIABLE_PREFIX = "BARRIER_"
-_WRAPPER = f'. {names.BARRIER_FOLDER}/{names.CLUSTER_ENV}; exec "$@"'
+_WRAPPER = f'. {names.BARRIER_FOLDER}/{names.CLUSTER_ENV_FILE}; exec "$@"'
 _MOUNT: Json = {"name": _VOLUME, "mountPath": names.BARRIER_FOLDER}
 _FILES_VOLUME: Json = {"name": _VOLUME, "emptyDir": {"medium": "Memory"}}
 """In memory: the files are a few kilobytes, and a hundred pods write theirs at the same time."""

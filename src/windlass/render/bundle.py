@@ -19,7 +19,7 @@ from windlass.render.storage.nfs_shares import Share
 
 
 def errors(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
-    """Yield the reasons why a job cannot be rendered. `prefix` is that of `plain.manifests.plain`."""
+    """Yield the reasons why a job cannot be rendered. `prefix` is the prefix of task names in plain objects."""
     templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
     for conflict in port_conflicts(templates):
         yield f"the job {job.name}: {conflict}"
@@ -28,7 +28,7 @@ def errors(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[s
 
 
 def port_conflicts(templates: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a message for each pair of roles on the host network that need the same port of their node."""
+    """Yield a message for each port that a role on the host network and an earlier one both declare."""
     owners: dict[tuple[int, str], str] = {}
     for role, template in templates.items():
         for port in _host_ports(template):
@@ -52,7 +52,7 @@ def _host_ports(template: Json) -> dict[tuple[int, str], None]:
 
 
 def warnings(job: Job, *, is_plain: bool) -> Iterator[str]:
-    """Yield warnings: about PersistentVolumes without a namespace, and about features that plain objects lack."""
+    """Yield warnings about PersistentVolumes of a job without a namespace and features that plain objects lack."""
     has_cephfs_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
     if has_cephfs_volumes and not job.namespace:
         yield (

@@ -1,7 +1,7 @@
 """Render a config with imports and resources to jobs and other objects.
 
-A tensorflow-cluster is a job whose tasks are idle TensorFlow servers. Its plain Services are called `{job}-{task}`
-after its TensorFlow jobs, not after the cluster, because old notebooks contain these names.
+A tensorflow-cluster is a job whose tasks are idle TensorFlow servers. Its plain Services are named
+`{job}-{index}` after its TensorFlow jobs, not after the cluster, because old notebooks contain these names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,9 +52,9 @@ class ConvertedConfig(msgspec.Struct, frozen=True):
         return {notebook.name: notebook.password for notebook in self.notebooks if notebook.is_generated}
 
     def rendered_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
-        """Return all objects but the jobs. A notebook gets the addresses of the first cluster.
+        """Return all objects except the jobs. A notebook gets the addresses of the first cluster.
 
-        Each call hashes its password with another salt.
+        Each call hashes the passwords with new salts.
         """
         return (
             *(RenderedObject(Part.OTHERS, body) for body in self.objects),
@@ -90,7 +90,8 @@ class ConvertedConfig(msgspec.Struct, frozen=True):
 
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of a config at `path` of its document. `templates` are the imported files, by path."""
+    """Yield the diagnostics of a config at `path` of its document. `templates` are the texts of the imported files, by
+    path."""
     found = list(jobfile_config.check(node, path, templates))
     yield from found
     if any(diagnostic.is_error for diagnostic in found):
@@ -151,7 +152,8 @@ def _notebook(resource: Resource) -> _Notebook:
 
 
 def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
-    """Return the variable with the cluster spec: from the ConfigMap of the tasks, if it is in the same namespace."""
+    """Return the variable with the cluster spec. It refers to the ConfigMap of plain objects if that is in the same
+    namespace; otherwise it contains the value."""
     if is_plain and job.namespace == namespace:
         key = {"name": manifests.cluster_name(job.name), "key": manifests.CLUSTER_SPEC}
         return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}
@@ -179,7 +181,7 @@ def _check_password(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tree.Parsed:
-    """Raises `jinja.TemplateError`."""
+    """Render a template and parse its output. Raises `jinja.TemplateError`."""
     from windlass.render.templates import jinja
 
     name = resource.name or resource.type
@@ -206,7 +208,7 @@ def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
 def _check_template(
     node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
 ) -> Iterator[Diagnostic]:
-    """Check the output of a template. Diagnostics name the line of the output."""
+    """Check the output of a template. Report only the first problem, with its line in the output."""
     from windlass.render.templates import jinja
 
     at = diagnostics.field(path, "type")

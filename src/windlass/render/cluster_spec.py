@@ -27,11 +27,11 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
         members = peers.by_name(msgspec.convert(builder.framework(job), Framework))
         if job.namespace != namespace:
             members = _fully_qualified(members, job.namespace)
-    return text(job, members)
+    return addresses_json(job, members)
 
 
-def text(job: Job, members: Peers) -> str:
-    """Return the addresses by role. With TensorFlow, roles have its names, e.g. `chief` instead of `master`."""
+def addresses_json(job: Job, members: Peers) -> str:
+    """Return the addresses by role or, with TensorFlow, by its task type, e.g. `chief` instead of `master`."""
     if job.runtime is Runtime.TENSORFLOW:
         variables = environment.variables_for_peers(job.runtime, members, job.name)
         return variables(next(iter(job.roles)), 0)[VARIABLE]
@@ -40,7 +40,7 @@ def text(job: Job, members: Peers) -> str:
 
 
 def _fully_qualified(members: Peers, namespace: str) -> Peers:
-    """Return fully qualified names for a reader in another namespace, if the namespace is known."""
+    """Return the peers with fully qualified names, or unchanged if the namespace of the job is unknown (empty)."""
     domain = f".{namespace}.{roles.CLUSTER_DOMAIN}" if namespace else ""
     return Peers(
         {

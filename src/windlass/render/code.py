@@ -22,7 +22,7 @@ class InPlace(msgspec.Struct, frozen=True):
     """Tasks run on this machine and start in this folder."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ def _without_gpus(resources: Json) -> Json:
     The init container requests the same as the task, so that the QoS class of the pod does not change.
     """
     found = {
-        kind: {name: quantity for name, quantity in quantities.items() if name in ("cpu", "memory")}
-        for kind, quantities in resources.items()
+        field: {name: quantity for name, quantity in quantities.items() if name in ("cpu", "memory")}
+        for field, quantities in resources.items()
     }
-    return {kind: quantities for kind, quantities in found.items() if quantities}
+    return {field: quantities for field, quantities in found.items() if quantities}

@@ -29,7 +29,7 @@ class Submission(msgspec.Struct, frozen=True):
     job: Job | None = None
     framework: Json | None = None
     plain_prefix: str | None = None
-    """Prefix of the task names in plain objects (default: the name of the job)."""
+    """Prefix of the task names in plain objects (default: `{job}-`)."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A decoded file. If it has errors, it has nothing else."""
+    """A decoded file. If it has errors, it has diagnostics only."""
 
     submissions: tuple[Submission, ...]
     """Jobs and Frameworks in the order of the file."""
@@ -80,13 +80,13 @@ class Contents(msgspec.Struct, frozen=True):
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.is_error)
 
     @property
-    def is_config(self) -> bool:
+    def has_config(self) -> bool:
         """Whether the file has a config with imports and resources, whose users expect plain objects."""
         return bool(self.configs)
 
     @property
     def extra_manifests(self) -> tuple[Json, ...]:
-        """Objects to be created before the Frameworks, in this order. Each call hashes passwords again."""
+        """Objects to be created before the Frameworks, in this order. Each access hashes passwords again."""
         return tuple(rendered.body for rendered in self.extra_objects(is_plain=False))
 
     @property
@@ -97,7 +97,7 @@ class Contents(msgspec.Struct, frozen=True):
         }
 
     def extra_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
-        """Return all objects but the jobs. `is_plain`: jobs become plain objects, not Frameworks."""
+        """Return all objects except jobs and Frameworks. `is_plain`: jobs become plain objects, not Frameworks."""
         configured = [
             rendered for config in self.configs for rendered in config.rendered_objects(is_plain=is_plain)
         ]
@@ -148,7 +148,8 @@ def template_paths(data: bytes) -> tuple[str, ...]:
 
 
 def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
-    """Decode a file and check its jobs and Frameworks as `windlass lint` does. Other objects are not checked.
+    """Decode a file and check its jobs and Frameworks as `windlass lint` does. Other objects only need apiVersion and
+    name.
 
     `namespace` is the default for jobs without one; empty if unknown. `templates` are the texts of the files of
     `template_paths`, by path.
@@ -247,7 +248,7 @@ def _check_has_jobs(items: Sequence[_Item]) -> Iterator[Diagnostic]:
 
 
 def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]:
-    """Names must be unique in a namespace, even among Frameworks of different groups."""
+    """Report names that are not unique in a namespace, even among Frameworks of different groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
         above = () if item.is_job else ("metadata",)

@@ -1,7 +1,7 @@
 """Pods of a job that are not tasks, e.g. the preflight check.
 
-They have the volumes of the job and run on nodes where its tasks may run. They do not have the variables and GPUs of
-tasks.
+They have the volumes of the job and run on nodes where its tasks may run. By default, they do not have the
+variables and GPUs of tasks.
 """
 
 import re
@@ -36,7 +36,7 @@ def metadata(job: Job, name: str, namespace: str = "") -> Json:
 
 
 def leading_role(job: Job) -> Role:
-    """Return the role whose image and nodes are used."""
+    """Return the role whose image and nodes these pods use."""
     leaders = completion.leaders(job)
     with_tasks = (role for role in job.roles.values() if role.tasks > 0)
     return job.roles[leaders[0]] if leaders else next(with_tasks, Role())
@@ -45,20 +45,20 @@ def leading_role(job: Job) -> Role:
 def pod_spec(job: Job, share: Share | None) -> Json:
     """Return a pod spec without containers. The containers need the mounts that `mounts` returns."""
     spec: Json = pods.template(job, leading_role(job), None, share, has_mounts=False).get("spec") or {}
-    nodes = (spec.get("affinity") or {}).get("nodeAffinity")
+    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     return {
         "restartPolicy": "Never",
         # These pods do not use the API server.
         "automountServiceAccountToken": False,
         **{field: spec[field] for field in _POD_FIELDS if spec.get(field)},
-        **({"affinity": {"nodeAffinity": nodes}} if nodes else {}),
-        "volumes": volumes.own_volumes(job, share),
+        **({"affinity": {"nodeAffinity": node_affinity}} if node_affinity else {}),
+        "volumes": volumes.job_file_volumes(job, share),
     }
 
 
 def mounts(job: Job, share: Share | None, *, are_writable: bool = False) -> list[Json]:
-    """Return the mounts of the job's volumes. `are_writable`: all are writable, also if tasks mount them read-only."""
-    found = volumes.own_mounts(job, share)
+    """Return the mounts of the job's volumes. `are_writable`: all are writable, even if tasks mount them read-only."""
+    found = volumes.job_file_mounts(job, share)
     if not are_writable:
         return found
     return [{key: value for key, value in mount.items() if key != "readOnly"} for mount in found]

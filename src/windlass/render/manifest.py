@@ -1,4 +1,4 @@
-"""A Framework in its namespace, and how output names its tasks."""
+"""A Framework in its namespace, and the names of its tasks in output."""
 
 from collections.abc import Iterable
 from typing import TypeVar

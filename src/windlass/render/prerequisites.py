@@ -26,7 +26,7 @@ def objects_of(
 ) -> tuple[RenderedObject, ...]:
     """Return the objects in the order of their creation.
 
-    `namespace` is for a job that names none. `archive` is the code. `share` is the job's own NFS server (by
+    `namespace` is for a job that names none. `archive` contains the code. `share` is the job's own NFS server (by
     default, it is addressed by its DNS name). `folders` are those of `loadData`, by the paths in the job file.
     """
     bodies: dict[Part, Iterable[Json]] = {

@@ -97,6 +97,7 @@ def _origin(framework: Json, job: tree.Mapping, keys: Keys, path: str) -> tuple[
 
 
 def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
+    """Yield the fields of the job file that a value of the Framework may come from, the most specific first."""
     match keys:
         case ("metadata", "annotations", str(key), *_):
             yield (_ANNOTATIONS[key],) if key in _ANNOTATIONS else ("annotations", key)

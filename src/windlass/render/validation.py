@@ -73,7 +73,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    """Warn if no role decides when the job ends, or if only the first of several such roles does."""
+    """Warn if no role decides when the job ends, or if the first of several such roles to succeed ends it."""
     leaders = completion.leaders(job)
     default_leaders = [name for name in leaders if job.roles[name].completion is None]
     has_completion = any(role.completion is not None for role in job.roles.values())
@@ -86,8 +86,8 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
         yield diagnostics.warning(node.keys["roles"], at, message, Rule.NEVER_EXITS)
     if len(default_leaders) > 1 and len(leaders) < len(job.roles):
         message = (
-            f"{' and '.join(default_leaders)} all decide the result, and other roles never end: the job ends when all "
-            "tasks of the first of them have succeeded. Merge these roles, or set a completion"
+            f"{' and '.join(default_leaders)} all decide the result, and other roles never end: the job ends as soon "
+            "as all tasks of one of them have succeeded. Merge these roles, or set a completion"
         )
         yield diagnostics.warning(*_role_location(node, default_leaders[1], path), message)
 

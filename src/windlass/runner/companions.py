@@ -51,13 +51,13 @@ class Companions:
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """URLs of the active companions. Empty for one that is not ready yet."""
+        """URLs of the active companions, by name. The URL of a companion that is not ready yet is empty."""
         return {each.name: self._urls.get(each, "") for each in self._active}
 
     async def wait_until_ready_or_failed(self) -> None:
         """Wait until each companion is ready or has failed."""
-        for decided in self._ready_or_failed.values():
-            await decided.wait()
+        for event in self._ready_or_failed.values():
+            await event.wait()
 
     async def wait_until_all_failed(self, *, only_kept: bool = False) -> None:
         """Wait until all companions have failed. `only_kept`: only those that keep a run open after its jobs."""
@@ -115,7 +115,7 @@ async def open_browser(url: str, note: Note) -> None:
 
 
 async def report_tensorboard_runs(url: str, logdir: str, note: Note, sleep: Sleep = asyncio.sleep) -> None:
-    """Note that a TensorBoard has no runs yet, and the names of the runs when the first appears."""
+    """If a TensorBoard has no runs yet, note it, then wait for the first runs and note their names."""
     runs = await tensorboard_runs(url)
     if runs is None or runs:
         return
@@ -127,7 +127,7 @@ async def report_tensorboard_runs(url: str, logdir: str, note: Note, sleep: Slee
 
 
 async def tensorboard_runs(url: str) -> list[str] | None:
-    """Return the runs of a TensorBoard, or None if the response is not that of a TensorBoard."""
+    """Return the runs of a TensorBoard, or None if it does not return a list of runs."""
     timeout = aiohttp.ClientTimeout(total=_RESPONSE_SECONDS)
     try:
         async with (

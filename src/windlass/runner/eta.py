@@ -26,7 +26,7 @@ class Pace:
         self._samples: deque[tuple[datetime, int]] = deque(maxlen=_MAX_SAMPLES)
 
     def remaining(self, found: Progress, now: datetime) -> float | None:
-        """Return the estimated remaining seconds, or None if they are not known."""
+        """Record the progress and return the estimated remaining seconds, or None if they are not known."""
         if self._samples and found.step < self._samples[-1][1]:
             # The task has restarted.
             self._samples.clear()
@@ -72,7 +72,7 @@ class ProgressFiles:
         """Inode, size and modification time when the file was last read."""
 
     def changes(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Progress]]:
-        """Yield the files with new progress."""
+        """Yield each file with new progress, and the progress."""
         for path in paths:
             with contextlib.suppress(OSError):
                 found = self._read(path)

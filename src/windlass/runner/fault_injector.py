@@ -1,9 +1,9 @@
 """Inject the faults of `--inject` into pods of the embedded cluster.
 
-injector = Injector(injections, cluster, transport, report)   # before the first pod exists
-injector.on_pod(pod)                                          # for each observed pod
-await injector.finish()                                       # when the jobs have completed
-await injector.stop()                                         # always
+injector = Injector(injections, cluster, transport, report, prefixes)   # before the first pod exists
+injector.on_pod(pod)                                                    # for each observed pod
+await injector.finish()                                                 # when the jobs have completed
+await injector.stop()                                                   # always
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class PodFault(msgspec.Struct, frozen=True):
         return self.job[0]
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """The fault in the syntax of `--inject`."""
         seconds = self.injection.seconds if self.injection.action is Action.DELAY else 0.0
         return str(
@@ -67,7 +67,7 @@ class FaultTargets:
         return tuple(fault for fault in self._faults_of(pod) if fault.injection.action is Action.DELAY)
 
     def faults(self, pod: Pod) -> tuple[PodFault, ...]:
-        """Return the faults of a pod when it is first observed to run."""
+        """Return the faults other than delays when a pod is first observed in the phase Running, otherwise none."""
         faults = tuple(fault for fault in self._faults_of(pod) if fault.injection.action is not Action.DELAY)
         if pod.status.phase != PodPhase.RUNNING or pod.uid in self._running:
             return ()
@@ -171,7 +171,7 @@ class Injector:
         except (NotFoundError, ConflictError):
             return
         except ApiError as error:
-            message = f"not injected: {fault.text}: {error}"
+            message = f"not injected: {fault.description}: {error}"
             self._report(Line(Topic.NOTE, reports.now(), self._name_of(fault), "NotInjected", message))
             return
         self._report_injected(fault)
@@ -179,7 +179,9 @@ class Injector:
     def _report_injected(self, fault: PodFault) -> None:
         self._injected.add(fault.injection)
         self._report(
-            Line(Topic.NOTE, reports.now(), self._name_of(fault), "Injected", f"injected: {fault.text}")
+            Line(
+                Topic.NOTE, reports.now(), self._name_of(fault), "Injected", f"injected: {fault.description}"
+            )
         )
 
     def _name_of(self, fault: PodFault) -> str:

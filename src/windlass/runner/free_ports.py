@@ -25,19 +25,19 @@ def choose(
     framework: Framework,
     pick: Callable[[range], int] = lambda among: random.choice(among),  # noqa: S311
 ) -> dict[str, int] | None:
-    """Return the first port of each role; its tasks have consecutive ports. None if the Framework needs no ports."""
+    """Return the first port of each role, whose tasks have consecutive ports. None if the Framework needs no ports."""
     if not requested_features(framework.metadata.annotations).uses_dns_names:
         return None
     counts = {
         role.name: role.task_number + max(role.task_number, _MIN_SPARE_PORTS)
         for role in framework.spec.task_roles
     }
-    first = _find_range(sum(counts.values()), pick)
+    first = _start_of_free_range(sum(counts.values()), pick)
     # Each role starts after the ports of the previous ones.
     return dict(zip(counts, itertools.accumulate(counts.values(), initial=first), strict=False))
 
 
-def _find_range(count: int, pick: Callable[[range], int]) -> int:
+def _start_of_free_range(count: int, pick: Callable[[range], int]) -> int:
     """Return the first of `count` consecutive free ports."""
     starts = _RANGE[: max(0, len(_RANGE) - count + 1)]
     for _ in range(_TRIES if starts else 0):

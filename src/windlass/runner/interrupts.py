@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one stops gracefully, if possible; the next one ends everything at once."""
+"""Ctrl-C or SIGTERM: the first one stops gracefully, if possible; the next one ends everything at once."""
 
 import asyncio
 import signal
@@ -7,13 +7,15 @@ import signal
 class Interrupts:
     def __init__(self) -> None:
         self.stop = asyncio.Event()
+        """Set to request a graceful stop."""
         self.end = asyncio.Event()
+        """Set to end everything at once."""
         self.can_be_graceful = False
         """Whether a graceful stop is possible."""
         self.without_timeout = asyncio.Event()
         """Set when the timeout no longer applies, because the run stays open until Ctrl-C."""
 
-    def request(self) -> None:
+    def interrupt(self) -> None:
         if self.can_be_graceful and not self.stop.is_set():
             self.stop.set()
         else:
@@ -23,4 +25,4 @@ class Interrupts:
         """Handle SIGINT and SIGTERM in the running event loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.request)
+            loop.add_signal_handler(number, self.interrupt)

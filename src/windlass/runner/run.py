@@ -54,7 +54,7 @@ async def run_on_daemon(
 def _listen(reporter: Reporter) -> Interrupts:
     interrupts = Interrupts()
     interrupts.listen()
-    reporter.attach(asyncio.get_running_loop(), interrupts.request)
+    reporter.attach(asyncio.get_running_loop(), interrupts.interrupt)
     return interrupts
 
 

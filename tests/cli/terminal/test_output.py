@@ -192,5 +192,5 @@ def test_interrupt_during_a_write(can_be_graceful: bool, requests: int, expected
     interrupts = Interrupts()
     interrupts.can_be_graceful = can_be_graceful
     for _ in range(requests):
-        interrupts.request()
+        interrupts.interrupt()
     assert (interrupts.stop.is_set(), interrupts.end.is_set()) == expected

@@ -257,9 +257,9 @@ def _assert_same(value: Any) -> None:
 
 def test_lone_surrogate_is_rejected() -> None:
     with pytest.raises(flow_yaml.NotYamlError, match="surrogate"):
-        flow_yaml.line("\ud800")
+        flow_yaml.dump("\ud800")
 
 
 def test_key_must_be_a_string() -> None:
     with pytest.raises(flow_yaml.NotYamlError, match="not a string"):
-        flow_yaml.line({1: 2})
+        flow_yaml.dump({1: 2})

@@ -111,7 +111,7 @@ def render(
     if nfs_server and not _HOST.fullmatch(nfs_server):
         message = f"found {nfs_server!r}, expected an address, e.g. 10.96.0.12"
         raise click.BadParameter(message, param_hint="--nfs-server")
-    default_target = PLAIN if source.contents.is_config else FRAMEWORK
+    default_target = PLAIN if source.contents.has_config else FRAMEWORK
     arguments = RenderArguments(
         job_files.display_name(path), target or default_target, namespace, nfs_server, only
     )

@@ -56,10 +56,10 @@ def manifest(name: str, job: str, image: str, share: MountedShare) -> Json:
                     "name": CONTAINER,
                     "image": image,
                     "command": ["sleep", str(MAX_LIFETIME_SECONDS)],
-                    "volumeMounts": volumes.own_mounts(mounting),
+                    "volumeMounts": volumes.job_file_mounts(mounting),
                 }
             ],
-            "volumes": volumes.own_volumes(mounting),
+            "volumes": volumes.job_file_volumes(mounting),
         },
     }
 

@@ -103,7 +103,7 @@ def users_in(files: Mapping[str, str]) -> list[str]:
 
 
 def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
-    """Render the hub. On one machine it has the environment of the tasks, which the servers that it starts inherit."""
+    """Render the hub's container. On one machine it has the environment of the tasks, which users' servers inherit."""
     own = (
         servers.address_variable(),
         {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.HUB_FILE}"},
@@ -125,7 +125,7 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
     pod = servers.pod_spec(job, share)
     own = [
         {"name": _CONFIGURATION_VOLUME, "configMap": {"name": server.name}},
-        {"name": _PASSWORD_VOLUME, **server.passwords},
+        {"name": _PASSWORD_VOLUME, **server.password_volume_source},
         {"name": _STATE_VOLUME, "emptyDir": {}},
     ]
     if resolved.is_embedded:
@@ -139,13 +139,13 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
 
 def _files(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
     settings = msgspec.json.encode(_settings(job, spec, resolved, share), order="sorted")
-    files = {path.rpartition("/")[2]: _text(path) for path in _FILES}
+    files = {path.rpartition("/")[2]: _read_file(path) for path in _FILES}
     added = {_EXTRA_CONFIGURATION: spec.config} if spec.config else {}
     return {**files, _SETTINGS: msgspec.json.format(settings).decode() + "\n", **added}
 
 
 @functools.cache
-def _text(path: str) -> str:
+def _read_file(path: str) -> str:
     return resources.files(__package__).joinpath(path).read_text(encoding="utf-8")
 
 
@@ -173,7 +173,7 @@ def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | 
 def _user_pod(
     job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
 ) -> Json:
-    """Render the pod of a user. It does not have the hub's companion label: the hub's Service would select it."""
+    """Return the fields of users' pods. They do not have the companion label: the hub's Service would select them."""
     pod = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, spec.user_image)
     security_context = container.get("securityContext")

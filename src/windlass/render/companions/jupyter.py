@@ -65,10 +65,10 @@ exec jupyter-notebook "$@" --NotebookApp.allow_remote_access=True --NotebookApp.
 
 
 class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a user's home folder."""
+    """The contents of the home folder of a Jupyter server."""
 
     folders: Mapping[str, str] = {}
-    """Paths by name."""
+    """Paths of the folders to link, by the names of the links."""
     notebook_folder: str = ""
     """Path for the notebooks in a volume. Empty: they are deleted with the server."""
     first_notebook: str = ""
@@ -121,7 +121,7 @@ def with_jupyterlab(server: Server, home: HomeFolder) -> Server:
     }
     variables = {variable["name"]: variable for variable in server.container.get("env") or ()}
     variables |= {name: {"name": name, "value": value} for name, value in jupyter_variables.items()}
-    volumes: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
+    volumes: list[Json] = [{"name": _CONFIG, **server.password_volume_source}, servers.HOME_VOLUME]
     mounts: list[Json] = [
         {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
         servers.HOME_MOUNT,
@@ -152,8 +152,8 @@ def _command(server: Server, home: HomeFolder) -> list[str]:
 
 
 def notebook_folder_name(folders: Mapping[str, str], path: str) -> str:
-    """Return the name of the notebook folder in the home folder: another name if a volume at another path than `path`
-    has the default name."""
+    """Return the name of the notebook folder in the home folder: `notebooks`, or another name if a volume with this
+    name has a path other than `path`."""
     at = folders.get(NOTEBOOKS)
     is_free = at is None or (path and jobfile_volumes.normalize(at) == jobfile_volumes.normalize(path))
     return NOTEBOOKS if is_free else _OTHER_NOTEBOOKS

@@ -8,7 +8,7 @@ from windlass.model.companions import Companion
 from windlass.render.companions import passwords
 
 ALL_USERS = ""
-"""Key of the password of all users that have none of their own."""
+"""Key of the password of all users without their own password."""
 
 ByUser = Mapping[str, str]
 """Passwords or their hashes, by user."""
@@ -43,7 +43,7 @@ def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
 
 
 def hashes_in(companion: Companion, data: dict[str, str]) -> dict[str, str]:
-    """Return the hashes in the data of a Secret. Empty if `files` did not write it."""
+    """Return the hashes in the data of a Secret. Empty if the data is not in the format of `files`."""
     try:
         if companion is Companion.HUB:
             hashes = msgspec.json.decode(_decoded(data, HUB_FILE), type=dict[str, str])

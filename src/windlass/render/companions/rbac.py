@@ -9,10 +9,10 @@ _READ_VERBS = ("get", "list", "watch")
 
 def job_reader_account(metadata: Json) -> tuple[Json, ...]:
     """Return an account that may read what `windlass status`, `logs`, `env` and `why` need, but no Secrets."""
-    objects = ("pods", "pods/log", "events", "configmaps", "services")
+    core_resources = ("pods", "pods/log", "events", "configmaps", "services")
     rules = [
         _rule(names.GROUPS, (names.PLURAL,), _READ_VERBS),
-        _rule(("",), objects, _READ_VERBS),
+        _rule(("",), core_resources, _READ_VERBS),
         _rule(("apps",), ("deployments",), _READ_VERBS),
     ]
     return _account_with(metadata, rules)

@@ -28,7 +28,7 @@ case ${ADDRESS} in
 *) host=0.0.0.0 ;;
 esac
 """
-"""First lines of a start script: set the address to listen on. A pod on a shared network owns only its loopback
+"""Lines of a start script that set the address to listen on. A pod on a shared network owns only its loopback
 address; any other pod also listens on its loopback for port-forward."""
 _LINKS_CONFIG = "jupyter_server_config.py"
 FOLLOW_LINKS = f"""\
@@ -65,7 +65,7 @@ class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
     is_plain: bool = False
     """Whether the job is rendered as plain objects, whose tasks have other names than those of a Framework."""
     prefix: str | None = None
-    """Prefix of the task names in plain objects (default: the name of the job)."""
+    """Prefix of the task names in plain objects (default: `{job}-`)."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of all its objects, except a Service with another name."""
     service: str = ""
+    """Name of its Service. Empty: `name`."""
     service_type: ServiceType
     port: int
     readiness_path: str
@@ -98,8 +99,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return labels_of(self.job, self.companion)
 
     @property
-    def passwords(self) -> Json:
-        """The volume source with the hashes."""
+    def password_volume_source(self) -> Json:
+        """The source of the volume with the password hashes."""
         return {"secret": {"secretName": self.secret or self.name}}
 
 
@@ -205,7 +206,7 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
 
 
 def _optional(variable: Json) -> Json:
-    """Make a Secret variable optional: a companion may outlive the job, which owns the Secret."""
+    """Make a variable from a Secret optional: a companion may outlive the job, which owns the Secret."""
     key = (variable.get("valueFrom") or {}).get("secretKeyRef")
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}
 

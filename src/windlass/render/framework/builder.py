@@ -73,7 +73,7 @@ def _completion(policy: CompletionPolicySpec) -> Json:
 
 
 def task_retries(job: Job, role: Role) -> int:
-    """Return how often a task is retried: the role overrides the job."""
+    """Return the maximum number of counted retries of a task: the role overrides the job."""
     return job.retry.task if role.retry is None else role.retry
 
 

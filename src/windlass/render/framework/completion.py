@@ -5,7 +5,7 @@ follows:
 
 * The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks) do not have to succeed.
 * Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher; with any
-  other runtime, all of them. The job succeeds when all tasks of one leader have succeeded.
+  other runtime, all these roles. The job succeeds when all tasks of one leader have succeeded.
 * If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
@@ -78,8 +78,9 @@ def _leader_candidates(runtime: Runtime, finite_roles: Mapping[str, Role]) -> tu
     types = {name: role_names.type_of(name) for name in finite_roles}
     all_roles = tuple(finite_roles)
     if runtime is Runtime.TENSORFLOW:
-        chiefs = tuple(name for name, kind in types.items() if kind == "chief")
-        return chiefs, tuple(name for name, kind in types.items() if kind == "worker"), all_roles
+        chiefs = tuple(name for name, task_type in types.items() if task_type == "chief")
+        workers = tuple(name for name, task_type in types.items() if task_type == "worker")
+        return chiefs, workers, all_roles
     if runtime is Runtime.MPI:
         return tuple(name for name in finite_roles if name in _MPI_LEADERS), all_roles
     return (all_roles,)

@@ -70,7 +70,7 @@ def image_of(job: Job, role: Role) -> str:
 
 
 def port_of(job: Job, role: Role) -> int | None:
-    """Return the declared port, or None."""
+    """Return the port of the role's tasks, or None if they have none."""
     default = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
     return role.port or job.port or default
 

@@ -27,27 +27,29 @@ def env_names(container: Json) -> frozenset[str]:
 
 def wrapped(container: Json, script: str, exported: Collection[str]) -> Wrapped:
     """Wrap a container that has a command. `script` is the path of a script that sets the variables `exported`."""
-    late = dict(_late_exports(container.get("env") or (), exported))
+    dependent_exports = dict(_dependent_exports(container.get("env") or (), exported))
     words = [*container["command"], *(container.get("args") or ())]
-    shell_text, arguments = _shell_command(words, {*exported, *late})
-    early = [variable for variable in container.get("env") or () if variable["name"] not in late]
+    shell_command, arguments = _shell_command(words, {*exported, *dependent_exports})
+    independent = [
+        variable for variable in container.get("env") or () if variable["name"] not in dependent_exports
+    ]
     wrapped_container = {
         **{name: value for name, value in container.items() if name != "args"},
-        "command": ["/bin/sh", "-c", f". {script}; exec {shell_text}", "sh", *arguments],
-        "env": early,
+        "command": ["/bin/sh", "-c", f". {script}; exec {shell_command}", "sh", *arguments],
+        "env": independent,
     }
-    return Wrapped(wrapped_container, tuple(late.values()))
+    return Wrapped(wrapped_container, tuple(dependent_exports.values()))
 
 
-def _shell_command(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
-    """Return the shell text and its arguments. Text of the user is passed as an argument, never as part of a script."""
-    if not any(name in known for word in words for name in _references(word)):
+def _shell_command(words: list[str], shell_variables: Collection[str]) -> tuple[str, list[str]]:
+    """Return the shell command and its arguments. Text of the user is always an argument, never part of the command."""
+    if not any(name in shell_variables for word in words for name in _references(word)):
         return '"$@"', words
     arguments: list[str] = []
     shell_words: list[str] = []
     for word in words:
         pieces = []
-        for literal, name in _pieces(word, known):
+        for literal, name in _pieces(word, shell_variables):
             if literal:
                 arguments.append(literal)
                 pieces.append(f"${{{len(arguments)}}}")
@@ -57,14 +59,14 @@ def _shell_command(words: list[str], known: Collection[str]) -> tuple[str, list[
     return " ".join(shell_words), arguments
 
 
-def _late_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
+def _dependent_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the export line of each variable that refers to a variable of the script."""
-    known = set(exported)
+    shell_variables = set(exported)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""
-        is_late = any(reference in known for reference in _references(value))
-        if is_late and _SHELL_NAME.fullmatch(name):
-            known.add(name)
+        is_dependent = any(reference in shell_variables for reference in _references(value))
+        if is_dependent and _SHELL_NAME.fullmatch(name):
+            shell_variables.add(name)
             yield name, f"export {name}={_shell_text(value)}"
 
 
@@ -88,11 +90,11 @@ def _quoted(text: str) -> str:
     return shlex.quote(text) if text else ""
 
 
-def _pieces(word: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield text and the name that follows it."""
+def _pieces(word: str, shell_variables: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield each literal text and the name of the shell variable that follows it (empty at the end)."""
     start = 0
     for found in _REFERENCE.finditer(word):
-        if found[1] is not None and found[1] in known:
+        if found[1] is not None and found[1] in shell_variables:
             yield word[start : found.start()], found[1]
             start = found.end()
     yield word[start:], ""

@@ -37,13 +37,13 @@ from windlass.wire import durations
 CLUSTER_VOLUME = "windlass-cluster"
 CLUSTER_FOLDER = "/windlass/cluster"
 CLUSTER_SPEC = "cluster.json"
-"""File with the addresses of the tasks by role, or by TensorFlow's name for it."""
+"""File with the addresses of the tasks by role or, with TensorFlow, by its task type."""
 WAITING_SECONDS = 600
 """How long a task waits for required files."""
 
-_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+_COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 """Label of the pods of Indexed Jobs since Kubernetes 1.28."""
-_POD_NAME = "statefulset.kubernetes.io/pod-name"
+_POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 
 
 def cluster_name(job: str) -> str:
@@ -59,10 +59,10 @@ def plain(
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
 ) -> tuple[RenderedObject, ...]:
-    """Render a job without `unsupported.errors`.
+    """Render a job that has no `unsupported.errors`.
 
     `folders` are the folders of `loadData`, by the paths in the job file. `prefix` is the prefix of the task names
-    (default: the name of the job).
+    (default: `{job}-`).
     """
     all_roles = plain_roles.roles_of(job, code, share, prefix)
     roles = tuple(role for role in all_roles if role.tasks > 0)
@@ -90,19 +90,20 @@ def script_name(role: str) -> str:
 
 
 def _wrapped(role: PlainRole, variables: TaskVariables) -> Wrapped:
-    own = commands.env_names(role.main)
-    exported = [name for name in plain_scripts.names(variables, role.name) if name not in own]
+    env_names = commands.env_names(role.main)
+    variable_names = plain_scripts.variable_names(variables, role.name)
+    exported = [name for name in variable_names if name not in env_names]
     return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", exported)
 
 
 def _cluster(
     job: Job, all_roles: tuple[PlainRole, ...], variables: TaskVariables, wrapped: dict[str, Wrapped]
 ) -> Json:
-    data = {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, all_roles))}
+    data = {CLUSTER_SPEC: cluster_spec.addresses_json(job, plain_roles.peers_of(job, all_roles))}
     for role in all_roles:
         if role.name in wrapped:
-            own, exports = commands.env_names(role.main), wrapped[role.name].exports
-            script = plain_scripts.script(variables, role.name, role.index_source, own, exports)
+            env_names, exports = commands.env_names(role.main), wrapped[role.name].exports
+            script = plain_scripts.script(variables, role.name, role.index_source, env_names, exports)
             data[script_name(role.name)] = script
     return manifest("v1", "ConfigMap", helper_pods.metadata(job, cluster_name(job.name)), data=data)
 
@@ -115,9 +116,9 @@ def _services(job: Job, role: PlainRole) -> Iterator[Json]:
         name = role.task_name(index)
         match role.index_source:
             case IndexSource.POD_NAME:
-                selector = {_POD_NAME: name}
+                selector = {_POD_NAME_LABEL: name}
             case IndexSource.COMPLETION_INDEX:
-                selector = {**plain_roles.labels(job, role), _COMPLETION_INDEX: str(index)}
+                selector = {**plain_roles.labels(job, role), _COMPLETION_INDEX_LABEL: str(index)}
             case IndexSource.SINGLE_TASK:
                 selector = plain_roles.labels(job, role)
         yield _service(job, name, selector, role.port)
@@ -135,7 +136,7 @@ def _service(job: Job, name: str, selector: dict[str, str], port: int | None = N
 
 
 def _file_check(job: Job, folders: Mapping[str, Folder], share: Share | None) -> tuple[Json, ...]:
-    """Return the init container that waits for required files, if there are any. Without a controller, pods start
+    """Return the init container that waits for required files, if there are any. Without a controller, pods may start
     before data is loaded."""
     needs = (*load_data.marker_paths(job, folders), *job.needs)
     if not needs:
@@ -216,7 +217,8 @@ def _with_dns_name(job: Job, spec: Json) -> Json:
 
 
 def _retries(job: Job, role: Role) -> int:
-    """Return the retries of a task. Without a controller, retries of the job become retries of each task."""
+    """Return the retries of a task. If none are set, each task gets the retries of the job: without a controller,
+    nothing can retry the whole job."""
     retries = builder.task_retries(job, role)
     return retries if retries or role.retry is not None else job.retry.job
 

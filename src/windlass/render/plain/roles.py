@@ -21,7 +21,7 @@ class PlainRole(msgspec.Struct, frozen=True):
     workload: str
     """Name of its Job or StatefulSet."""
     is_endless: bool
-    """Whether its tasks run until they are stopped: then it is a StatefulSet, otherwise a Job."""
+    """Whether its tasks run until they are stopped: then the role becomes a StatefulSet, otherwise a Job."""
     template: Json
     """Pod template, with a command if it is known."""
 

@@ -35,7 +35,7 @@ class IndexSource(StrEnum):
     """The names of a StatefulSet's pods end with the index."""
 
 
-def names(variables: TaskVariables, role: str) -> tuple[str, ...]:
+def variable_names(variables: TaskVariables, role: str) -> tuple[str, ...]:
     return tuple(variables(role, 0))
 
 
@@ -46,7 +46,7 @@ def script(
     excluded: Collection[str] = (),
     extra_lines: Iterable[str] = (),
 ) -> str:
-    """Return the script. `excluded`: variables that the role sets. `extra_lines` may refer to the variables."""
+    """Return the script. `excluded`: variables that the role itself sets. `extra_lines` may refer to its variables."""
     sampled = [variables(role, index) for index in _SAMPLE_INDEXES]
     exports = [
         f"export {name}={_value([values[name] for values in sampled], index_source)}"

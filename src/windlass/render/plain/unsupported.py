@@ -14,14 +14,14 @@ from windlass.render.plain import roles as plain_roles
 from windlass.render.plain.roles import PlainRole
 
 _STATEFUL_SET_LIMIT = 52
-"""Maximum length of the name of a StatefulSet: a label of its pods has this name and eleven more characters."""
+"""Maximum length of the name of a StatefulSet: the value of a pod label is this name and eleven more characters."""
 _CONFIG_MAP_LIMIT = 1024 * 1024
 _FC_VARIABLES = re.compile(r"(?<!\$)\$\((FC_[A-Z_]+)\)")
 _FRAMEWORK_HINT = "use --target framework, for a cluster with Windlass"
 
 
 def errors(job: Job, prefix: str | None = None) -> Iterator[str]:
-    """Yield the reasons why a job needs a controller. `prefix` is that of `manifests.plain`."""
+    """Yield the reasons why a job needs a controller. `prefix` is the prefix of the task names."""
     if job.runtime is Runtime.MPI:
         yield (
             f"the job {job.name} has the runtime mpi, which needs the Windlass controller: mpirun finds its tasks by "
@@ -47,11 +47,13 @@ def warnings(job: Job) -> Iterator[str]:
             f"the job {job.name} sets the completion of {' and '.join(roles_with_completion)}, which needs the "
             "controller: each role ends independently of the others"
         )
-    unknown = sorted({name for role in job.roles.values() for name in _controller_variables(job, role)})
-    if unknown:
+    controller_variables = sorted(
+        {name for role in job.roles.values() for name in _controller_variables(job, role)}
+    )
+    if controller_variables:
         yield (
-            f"the job {job.name} uses {' and '.join(unknown)}, which only the controller sets: the text is not "
-            "expanded"
+            f"the job {job.name} uses {' and '.join(controller_variables)}, which only the controller sets: the text "
+            "is not expanded"
         )
 
 
@@ -93,8 +95,8 @@ def _check_role(job: Job, role: PlainRole) -> Iterator[str]:
 
 
 def _check_size(job: Job, prefix: str | None) -> Iterator[str]:
-    alone = msgspec.structs.replace(job, needs=(), load_data=())
-    cluster, *_ = manifests.plain(alone, prefix=prefix)
+    without_data = msgspec.structs.replace(job, needs=(), load_data=())
+    cluster, *_ = manifests.plain(without_data, prefix=prefix)
     size = sum(len(text.encode()) for text in cluster.body["data"].values())
     if size > _CONFIG_MAP_LIMIT:
         yield (

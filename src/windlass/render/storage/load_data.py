@@ -23,7 +23,7 @@ MARKER_PREFIX = ".windlass-loaded-"
 _ARCHIVE = "folder.tar.gz"
 _ARCHIVES_FOLDER = "/windlass/folders"
 _MAX_ATTEMPTS = 3
-_ARCHIVE_KINDS = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",)}
+_ARCHIVE_SUFFIXES = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",)}
 
 
 class LocalFolder(msgspec.Struct, frozen=True):
@@ -46,16 +46,16 @@ def name(job: str) -> str:
 def objects(
     job: Job, folders: Mapping[str, Folder], share: Share | None = None, namespace: str = ""
 ) -> Iterator[Json]:
-    """Yield the ConfigMaps with the folders, then the Job."""
+    """Yield the ConfigMaps with the archived folders, then the Job."""
     if not job.load_data:
         return
     spec = helper_pods.pod_spec(job, share)
     for index, entry in enumerate(job.load_data):
-        archive = folders[entry.folder] if entry.folder else None
-        if isinstance(archive, bytes):
+        folder = folders[entry.folder] if entry.folder else None
+        if isinstance(folder, bytes):
             config_map = f"{name(job.name)}-{index}"
             metadata = helper_pods.metadata(job, config_map, namespace)
-            data = {_ARCHIVE: base64.b64encode(archive).decode()}
+            data = {_ARCHIVE: base64.b64encode(folder).decode()}
             yield manifest("v1", "ConfigMap", metadata, binaryData=data)
             spec["volumes"].append({"name": _volume_name(index), "configMap": {"name": config_map}})
     steps = [_step(job, index, folders, share) for index in range(len(job.load_data))]
@@ -92,7 +92,7 @@ def _command(job: Job, index: int, folders: Mapping[str, Folder]) -> list[str]:
     entry = job.load_data[index]
     if entry.url:
         source = (entry.url, entry.sha256.lower(), web_addresses.file_of(entry.url))
-        script = load_scripts.URLS[_kind(entry.url)]
+        script = load_scripts.DOWNLOADS[_file_type(entry.url)]
         return helper_pods.script(script, (entry.to, _marker("url", *source), *source))
     if entry.command is not None:
         # Variables in the words are left for Kubernetes to expand.
@@ -106,13 +106,13 @@ def _command(job: Job, index: int, folders: Mapping[str, Folder]) -> list[str]:
     return helper_pods.script(load_scripts.ARCHIVED_FOLDER, (entry.to, marker, archive))
 
 
-def _kind(url: str) -> str:
+def _file_type(url: str) -> str:
     file = web_addresses.file_of(url).lower()
-    return next((kind for kind, endings in _ARCHIVE_KINDS.items() if file.endswith(endings)), "file")
+    return next((name for name, suffixes in _ARCHIVE_SUFFIXES.items() if file.endswith(suffixes)), "file")
 
 
 def _marker(*source: str) -> str:
-    """Return the name of the marker file. It does not depend on the position in the list."""
+    """Return the name of the marker file. It does not depend on the position of the entry in `loadData`."""
     return MARKER_PREFIX + sha256("\0".join(source).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """Shell scripts of the load-data Job, which run in any image with a shell.
 
-Their first arguments are the target folder and the marker file. They write to a temporary folder whose name begins with
-a dot, so that a file under its final name is always complete.
+Their first arguments are the target folder and the marker file. Downloads are written to a temporary folder whose name
+begins with a dot, so that a downloaded file under its final name is always complete.
 """
 
 DONE = "echo 'all data is loaded'"
@@ -159,14 +159,14 @@ done
 
 
 def _archive(unpacking: str) -> str:
-    """Return a script that unpacks an archive into a temporary folder and checks it before it moves the files."""
+    """Return a script that downloads an archive, unpacks it in a temporary folder, checks it and moves the files."""
     return _START + _DOWNLOAD + _UNPACK + unpacking + _PLACE + _END
 
 
-URLS = {
+DOWNLOADS = {
     "file": _START + _DOWNLOAD + 'mv -f "$stage/file" "./$name"\n' + _END,
     "tar": _archive(_UNPACK_TAR.replace("@", "")),
     "tar.gz": _archive(_UNPACK_TAR.replace("@", "z")),
     "zip": _archive(_UNPACK_ZIP),
 }
-"""Scripts by kind of file. Further arguments: URL, sha256 or an empty string, file name."""
+"""Scripts by file type. Further arguments: URL, sha256 or an empty string, file name."""

@@ -40,7 +40,7 @@ def name(job: str) -> str:
 
 
 def is_needed(job: Job) -> bool:
-    """Whether the job has required files or volumes on a network."""
+    """Return whether the job has required files or volumes on a network."""
     return bool(job.needs) or any(_is_remote(volume) for volume in job.volumes.values())
 
 

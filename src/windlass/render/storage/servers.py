@@ -29,7 +29,7 @@ _RECOVERY = f"{_DISK}/.ganesha"
 """Client state, stored next to the files so that clients can continue after a restart of the server."""
 _SECURITY_CONTEXT: Json = {
     "allowPrivilegeEscalation": False,
-    # To open files by handle as the requesting user.
+    # Required to open files by handle as the requesting user.
     "capabilities": {
         "drop": ["ALL"],
         "add": ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "SETGID", "SETUID"],
@@ -75,7 +75,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
 
 
 def _volume_name(job: Job, volume: str, namespace: str) -> str:
-    """Return the name of a PersistentVolume. It includes the namespace: PersistentVolumes have none."""
+    """Return the name of a PersistentVolume. It includes the namespace: PersistentVolumes are not namespaced."""
     return f"{namespace}-{storage_volumes.claim_name(job.name, volume)}"
 
 
@@ -135,8 +135,8 @@ def folders_of(job: Job) -> tuple[str, ...]:
 def ganesha_configuration(job: Job) -> str:
     """Return the configuration of nfs-ganesha: NFSv4 only, which needs one port and no other service.
 
-    A folder below another one is part of its export. Without `allow_set_io_flusher_fail`, releases after 4 require
-    SYS_RESOURCE.
+    Only top-level folders are exports; they include the folders below them. Without `allow_set_io_flusher_fail`,
+    releases after 4 require SYS_RESOURCE.
     """
     tops = dict.fromkeys("/" + folder.split("/")[1] for folder in folders_of(job))
     exports = "".join(_export(number, folder) for number, folder in enumerate(tops, start=1))

@@ -14,7 +14,7 @@ STATE_FOLDER = "/windlass/state"
 
 def volumes_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
     """Return the volumes of a pod. A pod without its own mounts gets no volumes beyond those of the job."""
-    found = own_volumes(job, share)
+    found = job_file_volumes(job, share)
     if has_mounts and job.shm_size is not None:
         found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm_size)}})
     if has_mounts:
@@ -23,7 +23,7 @@ def volumes_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]
 
 
 def mounts_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
-    found = own_mounts(job, share)
+    found = job_file_mounts(job, share)
     if has_mounts and job.shm_size is not None:
         found.append({"name": SHM, "mountPath": SHM_FOLDER})
     if has_mounts:
@@ -31,7 +31,7 @@ def mounts_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
     return found
 
 
-def own_volumes(job: Job, share: Share | None = None) -> list[Json]:
+def job_file_volumes(job: Job, share: Share | None = None) -> list[Json]:
     """Return the volumes that the job file lists. An unknown NFS address is replaced by the name of the Service."""
     return [
         {"name": name, **_source(job, name, volume, share or nfs_shares.by_name(job))}
@@ -39,7 +39,7 @@ def own_volumes(job: Job, share: Share | None = None) -> list[Json]:
     ]
 
 
-def own_mounts(job: Job, share: Share | None = None) -> list[Json]:
+def job_file_mounts(job: Job, share: Share | None = None) -> list[Json]:
     return [_mount(name, volume, share or nfs_shares.by_name(job)) for name, volume in job.volumes.items()]
 
 

@@ -38,7 +38,7 @@ def inputs_of(source: str) -> TemplateInputs | None:
     import jinja2
     from jinja2 import meta, sandbox
 
-    # Without constant folding, e.g. of 10 ** 10 ** 10.
+    # Intercepted operators are not folded at compile time, e.g. 10 ** 10 ** 10.
     environment = sandbox.SandboxedEnvironment(extensions=("jinja2.ext.do", "jinja2.ext.loopcontrols"))
     environment.intercepted_binops = frozenset(environment.binop_table)
     environment.filters["yaml"] = str

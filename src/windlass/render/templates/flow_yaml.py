@@ -19,7 +19,7 @@ class NotYamlError(ValueError):
     """A value cannot be written as YAML for Kubernetes."""
 
 
-def line(value: Any) -> str:
+def dump(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -28,33 +28,33 @@ def line(value: Any) -> str:
         case int():
             return str(int(value))
         case float():
-            return _number(value)
+            return _dump_float(value)
         case str():
-            return _text(value)
+            return _dump_string(value)
         case Mapping():
-            return f"{{{', '.join(_entry(key, item) for key, item in value.items())}}}"
+            return f"{{{', '.join(_dump_entry(key, item) for key, item in value.items())}}}"
         case list() | tuple():
-            return f"[{', '.join(map(line, value))}]"
+            return f"[{', '.join(map(dump, value))}]"
         case _:
             raise NotYamlError(f"a value of the type {type(value).__name__} cannot be written as YAML")
 
 
-def _entry(key: Any, value: Any) -> str:
+def _dump_entry(key: Any, value: Any) -> str:
     if not isinstance(key, str):
         raise NotYamlError(f"the key {key!r} is not a string, which Kubernetes requires")
-    written = _text(key)
-    return f"{'? ' if len(written) > _MAX_IMPLICIT_KEY else ''}{written}: {line(value)}"
+    written = _dump_string(key)
+    return f"{'? ' if len(written) > _MAX_IMPLICIT_KEY else ''}{written}: {dump(value)}"
 
 
-def _number(value: float) -> str:
-    """Write a decimal point: some parsers read 1e+22 as a string."""
+def _dump_float(value: float) -> str:
+    """Return a number with a decimal point: some parsers read 1e+22 as a string."""
     if not math.isfinite(value):
         raise NotYamlError(f"the number {value} cannot be written: Kubernetes has finite numbers only")
     digits, exponent, power = repr(float(value)).partition("e")
     return f"{digits}{'' if '.' in digits else '.0'}{exponent}{power}"
 
 
-def _text(value: str) -> str:
+def _dump_string(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -72,7 +72,7 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _innermost_line(traceback: TracebackType | None, texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the file and line of the innermost template frame. Jinja adds them to the traceback."""
+    """Return the file and line of the innermost template frame. Jinja adds template frames to the traceback."""
     found = None
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
@@ -162,7 +162,7 @@ class _Environment(sandbox.SandboxedEnvironment):
 
 
 class _LimitingTransformer(NodeTransformer):
-    """Make loops count their iterations, and `~` check its size: Jinja has no hooks for these."""
+    """Make loops count their iterations, and `~` check the size of its result: Jinja has no hooks for these."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
@@ -232,7 +232,7 @@ def _printable(value: Any) -> Any:
 def _yaml(value: Any) -> str:
     if isinstance(value, jinja2.Undefined):
         return str(value)  # raises
-    return flow_yaml.line(value)
+    return flow_yaml.dump(value)
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:

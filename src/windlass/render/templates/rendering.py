@@ -33,8 +33,9 @@ class Rendered(msgspec.Struct, frozen=True):
     text: str
     """The output, including the YAML comments of the template."""
     warnings: tuple[str, ...]
-    errors: tuple[str, ...]
     """One line each, with the file and, if known, the line of the template."""
+    errors: tuple[str, ...]
+    """In the same format."""
 
 
 def rendered(template: Template) -> Rendered:
@@ -59,7 +60,7 @@ def _format(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
 
 
 def _lines(template: Template, text: str) -> dict[int, int]:
-    """Map lines of the output to lines of the template, by rendering it with a mark at the end of each line."""
+    """Map lines of the output to lines of the template. To do so, render the template with a mark at each line end."""
     try:
         marked = template.render(_with_marks(template.source)).split("\n")
     except TemplateError:

@@ -14,8 +14,8 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
 MAX_STATEFUL_SET_NAME = 52
-"""The value of a pod label is this name, a hyphen and a hash of ten characters. Kubernetes creates no pods if it is too
-long."""
+"""Maximum length: the value of a pod label is the name, a hyphen and a hash of ten characters. Kubernetes creates no
+pods if the value is too long."""
 _MAX_LABEL = 63
 _CHECKED_API_VERSIONS = ("v1", "apps/v1", "batch/v1")
 _is_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
@@ -53,7 +53,7 @@ def check(output: str) -> Iterator[Diagnostic]:
 
 
 def _check_identity(node: tree.Node, identities: set[tuple[str, ...]], path: str) -> Iterator[Diagnostic]:
-    """Reject a second object with the same kind, name and namespace."""
+    """Reject a second object with the same group, kind, namespace and name."""
     kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
     name_text = tree.text_of(name)
     if name is None or not kind or not name_text:

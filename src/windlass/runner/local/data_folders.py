@@ -167,7 +167,7 @@ def _remove_abandoned(runs: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, including files that a pod made read-only. Raises OSError."""
+    """Remove a folder, including subfolders that a pod made read-only. Raises OSError."""
     try:
         shutil.rmtree(folder)
     except PermissionError:
