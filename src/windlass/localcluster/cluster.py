@@ -1,4 +1,4 @@
-"""The embedded cluster in one process: API server, scheduler and kubelet over one data directory."""
+"""The embedded cluster in one process: API server, controllers, scheduler and kubelet over one data directory."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CannotStartError(Exception):
-    """The cluster cannot start. The message contains the cause and a remedy."""
+    """The cluster cannot start. The message contains the cause and, where known, a remedy."""
 
 
 class LocalCluster:

@@ -1,9 +1,9 @@
 """Record events about pods and workloads, as the components of a cluster do.
 
-There are two styles. The older one counts repetitions of the same message; the kubelet uses it. The newer one has an
-action and a series whose message may change; the scheduler uses it. The name of an event contains a hash of its
-identity: the object, the reason and, in the older style, component, type, field path and message. A repeated event
-therefore updates the stored event, also after a restart.
+There are two styles. The older one counts repetitions of the same message; the kubelet and the workload controllers
+use it. The newer one has an action and a series whose message may change; the scheduler uses it. The name of an event
+contains a hash of its identity: the object, the reason and, in the older style, component, type, field path and
+message. A repeated event therefore updates the stored event, also after a restart.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Decoding of Kubernetes' protobuf, which Go clients send for built-in kinds, into plain objects.
 
-Responses are always JSON, which these clients accept. `tools/update_protobuf_fields.py` generates the field numbers.
-Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in pointer fields.
+Responses are never protobuf: these clients also accept JSON. `tools/update_protobuf_fields.py` generates the field
+numbers. Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in pointer fields.
 """
 
 import base64

@@ -45,7 +45,7 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strategy:
-    """The default hooks."""
+    """The default hooks and settings."""
 
     # Whether metadata.generation counts changes of the spec.
     has_generation = False
@@ -103,7 +103,7 @@ class Strategy:
         return ()
 
     def grace_seconds(self, old: Object, requested: int | None) -> int:
-        """Return the grace period of a deletion in seconds. 0 removes the object at once."""
+        """Return the grace period of a deletion in seconds; 0 if there is none."""
         return 0
 
     def deletion_forbidden_reason(self, old: Object) -> str:

@@ -21,7 +21,7 @@ class _Initialization(msgspec.Struct, frozen=True):
 
 def cells(pod: Object, now: datetime) -> list[Any]:
     addresses = [address.get("ip") for address in accessors.entries(pod, "status", "podIPs")]
-    sidecars = _sidecars(pod)
+    sidecars = _sidecar_names(pod)
     initialization = _initialization(pod, sidecars)
     is_initialized = not initialization.reason or accessors.condition_status(pod, "Initialized") == "True"
     container_statuses = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
@@ -42,7 +42,7 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _sidecars(pod: Object) -> frozenset[str]:
+def _sidecar_names(pod: Object) -> frozenset[str]:
     """Return the names of the sidecars: init containers that keep running."""
     declared = accessors.entries(pod, "spec", "initContainers")
     return frozenset(one.get("name", "") for one in declared if one.get("restartPolicy") == "Always")

@@ -1,4 +1,4 @@
-"""The delay before a workload replaces a failed pod. Pure."""
+"""The delay before a workload replaces a failed pod. No function has side effects."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

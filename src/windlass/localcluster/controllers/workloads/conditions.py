@@ -1,4 +1,4 @@
-"""Conditions in the status of a workload. Pure."""
+"""Conditions in the status of a workload. No function has side effects."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Decisions about a workload as values: a status to store, and actions that `executor` applies. Pure."""
+"""Decisions about a workload as values: a status to store, and actions that `executor` applies."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from windlass.model.base import Json
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Create an object that the workload owns: a pod, a claim, a ReplicaSet."""
+    """Create an object for the workload: a pod, a claim, a ReplicaSet."""
 
     resource: str
     body: Json

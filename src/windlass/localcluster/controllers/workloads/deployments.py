@@ -1,4 +1,7 @@
-"""Decide for a Deployment: create a ReplicaSet for its template and scale down those of former templates. Pure."""
+"""Decide for a Deployment: create a ReplicaSet for its template and scale down those of former templates.
+
+No function has side effects.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Decide for a Job: create pods until enough have succeeded or too many have failed. Pure.
+"""Decide for a Job: create pods until enough have succeeded or too many have failed. No function has side effects.
 
 Each pod has a finalizer until it is counted. The count and the removal of the finalizer are stored together, so that
 each pod is counted exactly once.
@@ -29,7 +29,7 @@ PODS = "pods"
 # Maximum number of pods created per step.
 _MAX_CREATES = 500
 _UNSUPPORTED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
-_UPDATE_FIELD = "lastProbeTime"
+_TIME_FIELD = "lastProbeTime"
 _CONTROLLER_NAME = "kubernetes.io/job-controller"
 
 
@@ -179,7 +179,7 @@ def _set_condition(
     status: Json, condition_type: str, value: str, reason: str, message: str, now: datetime
 ) -> None:
     new = conditions.condition(
-        condition_type, value, reason, message, times.format_time(now), time_field=_UPDATE_FIELD
+        condition_type, value, reason, message, times.format_time(now), time_field=_TIME_FIELD
     )
     status["conditions"] = conditions.with_condition(status.get("conditions"), new)
 

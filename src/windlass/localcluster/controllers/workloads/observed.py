@@ -1,4 +1,4 @@
-"""The fields of pods that workload decisions need. Pure."""
+"""The fields of pods that workload decisions need. No function has side effects."""
 
 import functools
 from collections.abc import Iterable, Mapping

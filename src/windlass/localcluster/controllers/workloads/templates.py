@@ -1,4 +1,4 @@
-"""The pods that workloads create from their templates. Pure."""
+"""The pods that workloads create from their templates. No function has side effects."""
 
 import copy
 import hashlib
