@@ -88,7 +88,7 @@ def test_lookup_of_config_maps_and_secrets(cluster: Cluster) -> None:
 def test_lookup_of_claims(cluster: Cluster) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     cluster.create("persistentvolumeclaims", "data", spec=spec)
-    claim = cluster.surroundings.claim("default")
+    claim = cluster.surroundings.claim_lookup("default")
     assert (claim("data") or {})["metadata"]["name"] == "data"
     assert claim("absent") is None
 

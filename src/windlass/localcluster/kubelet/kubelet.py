@@ -79,7 +79,7 @@ class Kubelet:
         workers = [worker for worker in adopted if worker is not None]
         if folders:
             # This precedes the start of the workers, because it would also remove the cgroups of new runs.
-            run_ids = {run_id for worker in workers for run_id in worker.containers.run_ids()}
+            run_ids = {run_id for worker in workers for run_id in worker.containers.active_run_ids()}
             await asyncio.to_thread(self._remove_cgroups_except, run_ids)
         for worker in workers:
             self._add(worker)

@@ -38,7 +38,7 @@ class ObjectLookup:
     def lookup(self, namespace: str) -> Lookup:
         return lambda kind, name: self._object(kind, namespace, name)
 
-    def claim(self, namespace: str) -> Callable[[str], Json | None]:
+    def claim_lookup(self, namespace: str) -> Callable[[str], Json | None]:
         return lambda name: self._stored("persistentvolumeclaims", namespace, name)
 
     def services(self, pod: Json) -> tuple[Json, ...]:

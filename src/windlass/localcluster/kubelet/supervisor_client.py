@@ -104,7 +104,7 @@ class SupervisorClient:
         return await self._connection.call(lambda call: messages.Attach(call, run_id))
 
     async def namespaces(self) -> tuple[int, int]:
-        """Return descriptors of the user namespace and of the network namespace of the pod network's bridge.
+        """Return descriptors of the user namespace and of the hub, the network namespace of the pods' bridge.
 
         Raises SandboxCallError if pods share the host network.
         """

@@ -1,7 +1,8 @@
 """The format of container logs (CRI): lines of `time stream P|F text`, and the selection of lines.
 
-`F` is a full line or the last part of one, `P` another part. Times are nanoseconds since 1970, because a datetime has
-only microseconds. Functions process many lines at once, because containers may write fast.
+`F` is a full line or the last part of one, `P` another part or an end of output without a newline. Times are
+nanoseconds since 1970, because a datetime has only microseconds. Functions process many lines at once, because
+containers may write fast.
 """
 
 import re
@@ -88,7 +89,7 @@ def encoded_end(rest: bytes, stream: str, at: int) -> bytes:
 
 
 def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
-    """Encode complete lines within the maximum length."""
+    """Encode complete lines, none of which exceeds the maximum length."""
     if not lines:
         return b""
     header = _header(stream, at, "F")

@@ -44,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str = ""
     boot_id: str = ""
     address: str = "127.0.0.1"
-    # The version of the Kubernetes API.
+    # The Kubernetes version that the nodes report.
     version: str = ""
     runtime_version: str = ""
     max_pods: int = MAX_PODS

@@ -1,8 +1,8 @@
 """The scheduler: assigns a node to every pending pod.
 
 It watches all changes and caches the free resources of each node, so that a decision does not read other pods. Pods are
-scheduled one at a time. An unschedulable pod is retried when resources are released or a node changes. The cache is
-derived from stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
+scheduled one at a time. An unschedulable pod is retried when resources are released, or a node or claim changes. The
+cache is derived from stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
 """
 
 import heapq

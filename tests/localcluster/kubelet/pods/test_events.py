@@ -96,7 +96,7 @@ MAIN = "spec.containers{main}"
             None,
         ),
         (
-            lambda told, pod: told.no_sandbox(pod, "no address is left"),
+            lambda told, pod: told.sandbox_creation_failed(pod, "no address is left"),
             *("Warning", "FailedCreatePodSandBox", "Failed to create pod sandbox: no address is left", None),
         ),
         (

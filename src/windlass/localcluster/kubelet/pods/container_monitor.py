@@ -30,10 +30,10 @@ class ContainerMonitor:
 
     def begin(self, name: str, run: Running) -> None:
         """Start the probes and the postStart hook of a container that has just started."""
-        self.probe(name, run, timedelta())
+        self.start_probes(name, run, timedelta())
         self.start_hook(name, run, POST_START, _MAX_POST_START_SECONDS)
 
-    def probe(self, name: str, run: Running, age: timedelta) -> None:
+    def start_probes(self, name: str, run: Running, age: timedelta) -> None:
         """Start the probes of a run that started `age` ago."""
         self.stop_probes(name)
         container = specs.container(self._containers.pod, name)
@@ -83,7 +83,7 @@ class ContainerMonitor:
         pod = self._containers.pod
         target = ContainerTarget(self._containers, run.id)
         problem = await _perform_hook(handler, specs.container(pod, name), pod, target, timeout)
-        if problem and run.id in self._containers.run_ids():
+        if problem and run.id in self._containers.active_run_ids():
             self._events.hook_failed(pod, name, hook, problem)
         if hook == PRE_STOP:
             self._containers.signal(run.id, signal.SIGTERM)

@@ -79,7 +79,7 @@ class ContainerTracker:
     def is_starting(self, name: str) -> bool:
         return name in self._starting
 
-    def run_ids(self) -> list[str]:
+    def active_run_ids(self) -> list[str]:
         """Return the ids of running and starting runs."""
         currents = [container.current for container in self.record.all_containers]
         return [*self._starting.values(), *(each.id for each in currents if isinstance(each, Running))]
@@ -96,7 +96,7 @@ class ContainerTracker:
     def recorded_run_ids(self) -> set[str]:
         """Return the ids of starting and running runs, and of the last ended run of each container."""
         ends = [container.latest_end for container in self.record.all_containers]
-        return {*self.run_ids(), *(end.id for end in ends if end is not None)}
+        return {*self.active_run_ids(), *(end.id for end in ends if end is not None)}
 
     def name_of(self, run_id: str) -> str | None:
         """Return the name of the container that this run belongs to; None if the run has ended."""
@@ -132,7 +132,7 @@ class ContainerTracker:
     # Requests to the supervisor
 
     async def connect(self) -> None:
-        """Connect to the supervisor of a new sandbox. Raises SetupError if a volume cannot be mounted."""
+        """Connect to the supervisor of a new sandbox. Raises SetupError if its setup failed, e.g. a mount."""
         supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.on_supervisor_lost)
         hello = await supervisor.hello(_SECONDS_TO_SET_UP)
         if hello.problem:
@@ -249,12 +249,12 @@ class ContainerTracker:
 
     def on_supervisor_lost(self) -> None:
         """Record the end of all runs: the supervisor was killed, and its containers with it."""
-        if self.supervisor is None and not self.run_ids():
+        if self.supervisor is None and not self.active_run_ids():
             return
         self.has_lost_supervisor = True
         self.supervisor = None
         self.update(has_sandbox=False)
-        for run_id in self.run_ids():
+        for run_id in self.active_run_ids():
             saved = container_runs.read_run(self._sandbox.folder.run(run_id))
             end = None if saved is None else saved.end
             self._on_report(end or messages.Ended(run_id, time.time(), 0, signal.SIGKILL))

@@ -162,7 +162,7 @@ def low_free_bytes(folder: Path) -> int | None:
 
 
 def remove(top: Path) -> None:
-    """Delete a directory, or raise OSError. Another call continues where this one stopped.
+    """Delete a directory. Raises OSError; another call then continues where this one stopped.
 
     A nested subdirectory is moved to the top before it is emptied, so that no path is too long, and that a mounted
     directory, which cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.

@@ -65,7 +65,7 @@ class PodEvents:
         """A volume or the network could not be set up. The reason is that of the error."""
         self._record(pod, _WARNING, error.reason, error.message)
 
-    def no_sandbox(self, pod: Json, message: str) -> None:
+    def sandbox_creation_failed(self, pod: Json, message: str) -> None:
         self._record(pod, _WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
 
     def ending(self, pod: Json, ending: Ending) -> None:

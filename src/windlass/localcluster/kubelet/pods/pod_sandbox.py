@@ -140,7 +140,7 @@ class PodSandbox:
             facts=self._facts(pod),
             lookup=self._objects.lookup(namespace),
             token=self._token,
-            claim=self._objects.claim(namespace),
+            claim=self._objects.claim_lookup(namespace),
             claim_folder=self._claim_folder,
         )
 

@@ -129,7 +129,7 @@ class PodWorker:
         for container in self.record.all_containers:
             run = container.current
             if isinstance(run, Running):
-                self._monitor.probe(container.name, run, _now() - run.started_at)
+                self._monitor.start_probes(container.name, run, _now() - run.started_at)
 
     # The sync loop
 
@@ -221,7 +221,7 @@ class PodWorker:
         except SetupError as error:
             self._events.setup_failed(self.pod, error)
         except (CannotSpawnError, NetworkFullError, OSError) as error:
-            self._events.no_sandbox(self.pod, str(error))
+            self._events.sandbox_creation_failed(self.pod, str(error))
         else:
             self._retry_seconds = _FIRST_RETRY_SECONDS
             self.containers.update(has_sandbox=True, pod_ips=addresses.pod)

@@ -2,8 +2,8 @@
 
 Each creates the interface `uplink` in the hub, the network namespace of the bridge between the pods. Packets that leave
 through it are masqueraded. Settings of the machine are not changed, and nothing remains when the spawner has ended:
-pasta and slirp4netns run in a PID namespace of a helper process, the NAT table belongs to a helper process, and its
-link ends with the hub.
+pasta and slirp4netns run in a PID namespace of a helper process, the NAT table belongs to a helper process, and the
+interface ends with the hub.
 """
 
 import functools
@@ -83,7 +83,7 @@ def _slirp(hub: int) -> Uplink:
 
 
 def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Uplink:
-    """Start a program in the host network that has a tap device in the hub."""
+    """Start a program that runs in the host network and has a tap device in the hub."""
     own_address = _own_address()
     read_end, write_end = os.pipe()
     try:

@@ -310,7 +310,7 @@ def _usable_controllers(trial: Path, controllers: frozenset[str], *, is_unified:
 
 
 def _settings(limits: messages.Limits, place: Place) -> dict[str, tuple[tuple[str, int | str], ...]]:
-    """Return files and values by controller: first the limit, then related settings that may be missing."""
+    """Return files and values by controller: first the limit, then related settings, whose files may be missing."""
     settings: dict[str, tuple[tuple[str, int | str], ...]] = {}
     memory, count, cpu = limits.memory_bytes, limits.processes, limits.cpu_milli
     if memory is not None and place.is_unified:
@@ -334,7 +334,7 @@ def _apply(folder: Path, files: tuple[tuple[str, int | str], ...]) -> bool:
 
 
 def was_killed_for_memory(before: str, after: str) -> bool:
-    """Return whether the OOM-kill counter has increased. It may not start at 0, because a cgroup may outlive a run.
+    """Return whether the OOM-kill counter has increased. It does not always start at 0: a cgroup may outlive a run.
 
     The counter is in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13).
     """

@@ -38,9 +38,9 @@ class HelperProcess(msgspec.Struct, frozen=True):
 
 
 def start(work: Callable[[], object], needed: Iterable[int] = ()) -> HelperProcess:
-    """Start a child process that calls `work` and keeps the result referenced until it ends.
+    """Start a helper process that calls `work`, and keeps a reference to the result until the helper ends.
 
-    After the call, it waits for its first child process to end, or forever if it has none.
+    After the call, the helper waits for its first child process to end, or forever if it has none.
 
     This function returns when `work` has returned, and raises the OSError of `work`. `needed` are the descriptors that
     `work` uses.

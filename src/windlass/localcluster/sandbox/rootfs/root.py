@@ -126,7 +126,7 @@ def _mount_proc(path: str) -> None:
     try:
         kernel.mount("proc", path, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     except OSError:
-        # Another container around the cluster may forbid this. The host's /proc shows too many processes, but works.
+        # A container in which the cluster runs may forbid this. The host's /proc shows too many processes, but works.
         kernel.mount("/proc", path, None, kernel.MS_BIND | kernel.MS_REC)
 
 
