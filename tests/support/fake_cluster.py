@@ -86,7 +86,7 @@ class LocalCluster:
         with contextlib.suppress(FileNotFoundError):
             self.images = (self.data / "images.json").read_bytes()
         self._server = ApiServer(self.data)
-        self._server.run_pods_with(Logs())
+        self._server.set_pod_runtime(Logs())
         await self._server.start(self.options.host, self.options.port, local=self.socket)
         self.url = self._server.url
         self.kubeconfig.write_text("{}")

@@ -105,7 +105,7 @@ def opened(
 async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
     """Run the server in its own thread, which owns the store."""
     server = ApiServer(folder)
-    server.run_pods_with(logs)
+    server.set_pod_runtime(logs)
     await server.start(local=folder / "api")
     return server
 

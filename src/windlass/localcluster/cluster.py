@@ -129,8 +129,8 @@ class LocalCluster:
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
         # The kubelet has adopted the earlier pods. Until now, requests for logs failed with 503; clients retry.
-        server.run_pods_with(self._kubelet)
-        server.measure_pods_with(UsageCollector(self._kubelet.runs))
+        server.set_pod_runtime(self._kubelet)
+        server.set_pod_meter(UsageCollector(self._kubelet.runs))
         self._exit_stack.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
         self._workloads = asyncio.create_task(WorkloadController(server.lifecycle).run())
         self._exit_stack.push_async_callback(_cancel, self._workloads)

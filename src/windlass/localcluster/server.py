@@ -105,11 +105,11 @@ class ApiServer:
         for coroutine in (self.collector.run(), event_ttl.run(self.lifecycle)):
             self._tasks.append(asyncio.create_task(coroutine))
 
-    def run_pods_with(self, runtime: PodRuntime) -> None:
+    def set_pod_runtime(self, runtime: PodRuntime) -> None:
         """Serve logs, exec, attach and port-forward from this runtime."""
         self._api.runtime = runtime
 
-    def measure_pods_with(self, meter: Meter) -> None:
+    def set_pod_meter(self, meter: Meter) -> None:
         """Serve the pod metrics API from this meter."""
         self._pod_metrics = MetricsHandler(self.lifecycle, meter)
         self._meta_endpoints.set_computed_kinds(pod_metrics.KINDS)

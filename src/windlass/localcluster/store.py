@@ -38,7 +38,7 @@ from windlass.localcluster.store_types import (
 
 logger = logging.getLogger(__name__)
 
-# The version of the tables below. A file with a higher one was written by a newer release and is rejected.
+# The version of the tables below. A file with a higher version was written by a newer release and is rejected.
 DATA_VERSION = 1
 # Limits of the history. A watch that is further behind cannot resume.
 HISTORY_LENGTH = 20_000

@@ -23,7 +23,7 @@ class Companion(StrEnum):
 
 
 class ServiceType(StrEnum):
-    """How a companion is reached."""
+    """Type of the Service of a companion."""
 
     LOAD_BALANCER = "LoadBalancer"
     NODE_PORT = "NodePort"
@@ -129,7 +129,7 @@ def password_source(companion: CompanionSpec) -> PasswordFrom:
 
 
 def companion_from_labels(labels: Mapping[str, str] | None) -> Companion | None:
-    """Return the companion that an object with these labels belongs to, or None if there is none or it is
-    unknown."""
+    """Return the companion that an object with these labels belongs to, or None if the label is missing
+    or has an unknown value."""
     value = (labels or {}).get(names.COMPANION_LABEL)
     return next((companion for companion in Companion if companion == value), None)

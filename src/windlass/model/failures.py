@@ -23,7 +23,7 @@ class IntRange(Sparse, frozen=True):
 
 
 class ContainerPattern(Sparse, frozen=True):
-    """Matches a container if all of its fields match."""
+    """Matches a container if all fields of the pattern match."""
 
     name_regex: str = ""
     reason_regex: str = ""
@@ -40,7 +40,7 @@ class ContainerPattern(Sparse, frozen=True):
 
 
 class PodPattern(Sparse, frozen=True):
-    """Matches a pod if all of its fields match; each container pattern must match at least one container."""
+    """Matches a pod if all fields of the pattern match; each container pattern must match at least one container."""
 
     name_regex: str = ""
     reason_regex: str = ""

@@ -137,7 +137,7 @@ class PodView(ObjectView, frozen=True):
 
     @property
     def containers(self) -> tuple[ContainerStatus, ...]:
-        """All containers, init containers first."""
+        """Statuses of all containers, init containers first."""
         return self.status.init_container_statuses + self.status.container_statuses
 
     @property

@@ -14,7 +14,7 @@ Quantity = Annotated[
 
 
 class Resources(Sparse, frozen=True, kw_only=True):
-    """Resources of one task, as its requests and limits."""
+    """Requests and limits of a task or a companion."""
 
     cpus: Quantity | None = None
     """CPU cores, e.g. 2 or 500m."""

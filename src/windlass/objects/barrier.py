@@ -1,6 +1,6 @@
 """The barrier in a pod: an init container that waits for the gang, and commands that load its results.
 
-A malformed template is not changed: the API server rejects it and reports the error.
+Malformed parts of a template are not changed: the API server rejects them and reports the error.
 """
 
 from typing import Any

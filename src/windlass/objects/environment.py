@@ -41,7 +41,7 @@ def identity(
 
 def variables(api_group: str, identity_variables: dict[str, str]) -> list[Json]:
     """Return the variables of every container of a task (statement 7): the identity of the task, the UID of the pod,
-    the instance UID of the task attempt and, in the group launcher.microsoft.com, the variables of its images."""
+    the instance UID of the task attempt and, in the group launcher.microsoft.com, the variables its images read."""
     environment: list[Json] = [{"name": name, "value": value} for name, value in identity_variables.items()]
     instance = f"{identity_variables[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
     environment += _POD_UID, {"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance}

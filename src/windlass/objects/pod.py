@@ -21,7 +21,7 @@ from windlass.objects.attempt import owner_reference
 
 
 class PodOptions(msgspec.Struct, frozen=True):
-    """Options of pods that are not part of the Framework or its attempt."""
+    """Pod options that come neither from the Framework nor from its attempt."""
 
     barrier_image: str = ""
     ports: Mapping[str, int] | None = None

@@ -197,7 +197,7 @@ def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tr
 
 
 def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
-    """Yield the objects, and the items of Lists."""
+    """Yield the objects. A List is replaced by its items."""
     for document in parsed.documents:
         if document.is_empty:
             continue

@@ -1,4 +1,4 @@
-"""Decode files with jobs, Frameworks, configs and other objects: bytes in, values out. Nothing is rendered here.
+"""Decode files with jobs, Frameworks, configs and other objects: bytes in, values out. Jobs are not rendered here.
 
 Modules that only jobs need are imported on demand, because `windlass lint` of a Framework should be quick.
 """
@@ -67,13 +67,13 @@ class Contents(msgspec.Struct, frozen=True):
     """A decoded file. If it has errors, it has diagnostics only."""
 
     submissions: tuple[Submission, ...]
-    """Jobs and Frameworks in the order of the file."""
+    """Jobs and Frameworks in the order of the file, then the jobs of configs."""
     manifests: tuple[Json, ...]
     """Other objects of the file, unchanged."""
     diagnostics: tuple[Diagnostic, ...]
     """Errors and warnings in the order of lines."""
     configs: "tuple[ConvertedConfig, ...]" = ()
-    """Configs, whose jobs are among the submissions."""
+    """Configs. Their jobs are also among the submissions."""
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:

@@ -46,7 +46,7 @@ class PodFault(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The fault in the syntax of `--inject`."""
+        """The fault of this pod in the syntax of `--inject`."""
         seconds = self.injection.seconds if self.injection.action is Action.DELAY else 0.0
         return str(
             msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False, seconds=seconds)

@@ -76,7 +76,7 @@ async def served(*, is_measured: bool = True) -> AsyncIterator[Client]:
                 node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
                 await client.ask("POST", "/api/v1/nodes", node)
             if is_measured:
-                server.measure_pods_with(client.meter)
+                server.set_pod_meter(client.meter)
             await client.pod("a", "default", MAIN, SIDE, app="x")
             await client.pod("b", "default", MAIN)
             await client.pod("c", "kube-system", MAIN, app="x")

@@ -1,4 +1,6 @@
-"""Render the objects of every companion: a Deployment with one pod, a Service, and a Secret with password hashes."""
+"""Render the objects of a companion: a Deployment with one pod, a Service and, if needed, a ConfigMap and a Secret with
+password hashes.
+"""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -171,7 +173,7 @@ def digest(files: Mapping[str, str]) -> str:
 
 
 def resources_field(resources: Resources | None) -> Json:
-    """Return the field `resources` of a container, if there are any."""
+    """Return the field `resources` of a container, or nothing if there are no resources."""
     found = pods.resources_of(resources)
     return {"resources": found} if found else {}
 

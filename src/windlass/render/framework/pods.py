@@ -139,7 +139,7 @@ def _variable(name: str, value: Value) -> Json:
 
 
 def resources_of(resources: Resources | None) -> Json:
-    """Return requests and limits, which are equal."""
+    """Return requests and limits, which are equal except for GPUs: these are limits only."""
     if resources is None:
         return {}
     requests = {

@@ -21,7 +21,7 @@ _FRAMEWORK_HINT = "use --target framework, for a cluster with Windlass"
 
 
 def errors(job: Job, prefix: str | None = None) -> Iterator[str]:
-    """Yield the reasons why a job needs a controller. `prefix` is the prefix of the task names."""
+    """Yield the reasons why plain objects cannot express a job. `prefix` is the prefix of the task names."""
     if job.runtime is Runtime.MPI:
         yield (
             f"the job {job.name} has the runtime mpi, which needs the Windlass controller: mpirun finds its tasks by "

@@ -1,4 +1,4 @@
-"""Render the Job that loads data into the volumes of a job before it starts: one init container per entry, in order.
+"""Render the Job that loads data into volumes before a Windlass job starts: one init container per entry, in order.
 
 The scripts are in `load_scripts`. A completed entry leaves a marker file next to the data and is not repeated.
 """

@@ -53,7 +53,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> None:
-    """Create the folder with its lock file, unless it exists. Raises ForeignFolderError or OSError."""
+    """Create the folder and its lock file, unless they exist. Raises ForeignFolderError or OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if is_ours(folder):
         return
