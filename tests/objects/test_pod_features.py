@@ -321,8 +321,8 @@ def test_template_is_not_changed() -> None:
 
 def wrapped(container: Json, folder: Path) -> list[str]:
     """Return the command as a kubelet runs it, with the barrier's files in this folder."""
-    (folder / names.CLUSTER_ENV).write_text(
-        files.contents(gang_objects.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
+    (folder / names.CLUSTER_ENV_FILE).write_text(
+        files.contents(gang_objects.gang(), "worker", 0)[names.CLUSTER_ENV_FILE], encoding="utf-8"
     )
     (given,) = pod_spec(framework_with({"containers": [{"name": "main", **container}]}, barrier="true"))[
         "containers"
