@@ -56,9 +56,9 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
         suspend.hold(builder)
     else:
         suspend.release(builder)
-    ended = _stop_requested(builder) or _active_deadline_exceeded(builder)
-    if ended is not None:
-        _end(builder, ended, State.ATTEMPT_COMPLETED)
+    completion_status = _stop_requested(builder) or _active_deadline_exceeded(builder)
+    if completion_status is not None:
+        _end(builder, completion_status, State.ATTEMPT_COMPLETED)
         return True
     tasks.update_tasks(builder)
     if config_map is not None:
@@ -159,15 +159,15 @@ def while_active(builder: DecisionBuilder) -> bool:
     if suspend.is_suspended(builder.spec):
         # The time in which the pods terminate counts as suspended time.
         suspend.hold(builder)
-    ended = (
+    completion_status = (
         _stop_requested(builder)
         or completion.evaluate(builder.spec, role_counts)
         or suspend.suspension(builder.spec)
         or _active_deadline_exceeded(builder)
         or _pending_deadline_exceeded(builder)
     )
-    if ended is not None:
-        _end(builder, ended, State.ATTEMPT_DELETION_PENDING)
+    if completion_status is not None:
+        _end(builder, completion_status, State.ATTEMPT_DELETION_PENDING)
         return True
     tasks.reconcile_pods(builder)
     _publish_gang(builder)
@@ -250,15 +250,16 @@ def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionSt
     )
 
 
-def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
+def _end(builder: DecisionBuilder, completion_status: FrameworkAttemptCompletionStatus, state: State) -> None:
     """End the tasks, and set the completion status of the attempt, which never changes afterwards."""
     tasks.end_tasks(builder)
-    builder.update_attempt(completion_status=ended)
+    builder.update_attempt(completion_status=completion_status)
     builder.move_to(state)
     builder.report(
         ReasonKind.ATTEMPT_ENDING,
-        f"Attempt {builder.status.attempt_status.id} ended with {ended.phrase} ({ended.code}): {ended.diagnostics}",
-        is_warning=ended.type.is_failed,
+        f"Attempt {builder.status.attempt_status.id} ended with {completion_status.phrase} "
+        f"({completion_status.code}): {completion_status.diagnostics}",
+        is_warning=completion_status.type.is_failed,
     )
 
 
@@ -333,8 +334,8 @@ def _keeps_pods(builder: DecisionBuilder) -> bool:
 
 
 def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
-    ended = builder.status.attempt_status.completion_status
-    if ended is None:
+    completion_status = builder.status.attempt_status.completion_status
+    if completion_status is None:
         return retry.RetryDecision(should_retry=False, reason="the completion status is missing")
     history = retry.RetryHistory(
         uid=builder.framework.uid,
@@ -342,7 +343,9 @@ def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
         suspended_count=builder.status.holding.suspended_count,
         is_framework=True,
     )
-    return retry.decide_retry(builder.spec.retry_policy, history, ended.code, ended.type, builder.rules)
+    return retry.decide_retry(
+        builder.spec.retry_policy, history, completion_status.code, completion_status.type, builder.rules
+    )
 
 
 def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
@@ -352,11 +355,15 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
     if not decision.should_retry:
         _set_retry_status(builder, msgspec.structs.replace(retry_status, retry_delay_sec=None))
         builder.move_to(State.COMPLETED)
-        ended = attempt.completion_status
-        is_failed = ended is not None and ended.type.is_failed
+        completion_status = attempt.completion_status
+        is_failed = completion_status is not None and completion_status.type.is_failed
         message = "Succeeded"
-        if ended is None or is_failed:
-            how = "" if ended is None else f" with {ended.phrase} ({ended.code})"
+        if completion_status is None or is_failed:
+            how = (
+                ""
+                if completion_status is None
+                else f" with {completion_status.phrase} ({completion_status.code})"
+            )
             message = f"Failed{how}, not retried: {decision.reason}"
         builder.report(ReasonKind.FRAMEWORK_COMPLETED, message, is_warning=is_failed)
         return True

@@ -98,13 +98,16 @@ class DecisionBuilder:
     ) -> None:
         self.reasons.append(Reason(kind, message, role, index, is_warning, status, task))
 
-    def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
+    def report_failure(
+        self, role: str, task: TaskStatus, completion_status: TaskAttemptCompletionStatus
+    ) -> None:
         """Count the failure. Report only the first ones individually: thousands of tasks would create thousands of
         events."""
         self.failure_count += 1
         if self.failure_count <= MAX_REPORTED_FAILURES:
             attempt = task.attempt_status.id
-            message = f"{role}-{task.index} failed in attempt {attempt}: {ended.phrase} ({ended.code})"
+            outcome = f"{completion_status.phrase} ({completion_status.code})"
+            message = f"{role}-{task.index} failed in attempt {attempt}: {outcome}"
             self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     @property
@@ -146,11 +149,11 @@ class DecisionBuilder:
             self._role_counts = tuple(completion.count_tasks(role) for role in roles)
         return self._role_counts
 
-    def limit_messages(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+    def limit_messages(self, completion_status: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
         """Truncate the messages, except in the first MAX_FULL_MESSAGES task attempts with long messages (A2)."""
-        truncated = failures.truncate(ended)
-        if truncated is ended:
-            return ended
+        truncated = failures.truncate(completion_status)
+        if truncated is completion_status:
+            return completion_status
         if self._long_message_count is None:
             self._long_message_count = sum(
                 _is_long(task.attempt_status.completion_status)
@@ -158,12 +161,12 @@ class DecisionBuilder:
                 for task in role.task_statuses
             )
         self._long_message_count += 1
-        return ended if self._long_message_count <= MAX_FULL_MESSAGES else truncated
+        return completion_status if self._long_message_count <= MAX_FULL_MESSAGES else truncated
 
 
 def _is_about_unreported_failures(reason: Reason) -> bool:
     return reason.kind is ReasonKind.TASK_FAILED and not reason.role
 
 
-def _is_long(ended: TaskAttemptCompletionStatus | None) -> bool:
-    return ended is not None and failures.truncate(ended) is not ended
+def _is_long(completion_status: TaskAttemptCompletionStatus | None) -> bool:
+    return completion_status is not None and failures.truncate(completion_status) is not completion_status

@@ -123,13 +123,13 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
     containers = [
         ContainerCompletionStatus(
             name=container.name,
-            reason=ended.reason,
-            message=ended.message,
-            signal=ended.signal,
-            code=ended.exit_code,
+            reason=terminated.reason,
+            message=terminated.message,
+            signal=terminated.signal,
+            code=terminated.exit_code,
         )
         for container in pod.containers
-        if (ended := _terminated_state(container)) is not None
+        if (terminated := _terminated_state(container)) is not None
     ]
     return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
 
@@ -198,12 +198,12 @@ def _unmatched(
     container that ended last; of two that ended at the same time, the later in order."""
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
-        ended = _terminated_state(container)
-        if ended is None or ended.exit_code == 0:
+        terminated = _terminated_state(container)
+        if terminated is None or terminated.exit_code == 0:
             continue
-        end = ended.finished_at or _LONG_AGO
+        end = terminated.finished_at or _LONG_AGO
         if end >= last_end:
-            last_code, last_end = ended.exit_code, end
+            last_code, last_end = terminated.exit_code, end
     if last_code == 0:
         code = CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER
         return completion.task_completion(code, diagnostics, pod_status)

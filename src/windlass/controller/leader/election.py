@@ -146,7 +146,7 @@ def _micro_time(moment: datetime | None) -> str | None:
 
 
 class ObservedLease(msgspec.Struct, frozen=True):
-    """What a candidate has observed of the Lease, in seconds of its own monotonic clock."""
+    """The Lease as a candidate has observed it. Times are seconds of the candidate's own monotonic clock."""
 
     holder: str = ""
     free_at: float = -math.inf
@@ -157,7 +157,7 @@ class ObservedLease(msgspec.Struct, frozen=True):
         return self.holder in ("", candidate) or now >= self.free_at
 
     def with_record(self, record: LeaseRecord | None, now: float, default_duration: float) -> "ObservedLease":
-        """Return what is known after reading the Lease at `now`. None means that it does not exist.
+        """Return the observation after reading the Lease at `now`. `record` is None if the Lease does not exist.
 
         Every write counts as a renewal, even one that changes only a label. The holder of a deleted Lease may not have
         noticed the deletion yet, so the duration of that Lease still applies.

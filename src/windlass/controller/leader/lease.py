@@ -67,14 +67,14 @@ class Elector:
         self._own_lease: LeaseRecord | None = None
         """The Lease as this candidate last wrote it; None if it wrote none or the Lease may have changed since."""
         self._tried_at = -math.inf
-        self._term_began: float | None = None
+        self._renewed_at: float | None = None
         """When the last successful write was sent; None if this candidate does not lead."""
 
     def remaining(self) -> float:
         """Return the seconds for which no other candidate can lead; 0 if this one does not lead."""
-        if self._term_began is None:
+        if self._renewed_at is None:
             return 0.0
-        return max(0.0, self._term_began + self._timings.duration - self._monotonic())
+        return max(0.0, self._renewed_at + self._timings.duration - self._monotonic())
 
     async def acquire(self) -> None:
         """Return when this candidate leads."""
@@ -84,10 +84,10 @@ class Elector:
     async def keep(self) -> NoReturn:
         """Renew the lease. Raise LostError when that fails for too long or another candidate holds the lease."""
         while True:
-            if self._term_began is None:
+            if self._renewed_at is None:
                 raise LostError("the lease is not held")
             due = self._tried_at + self._timings.retry_period
-            deadline = self._term_began + self._timings.renew_deadline
+            deadline = self._renewed_at + self._timings.renew_deadline
             now = self._monotonic()
             if now >= deadline:
                 self._raise_lost(f"the lease was not renewed for {self._timings.renew_deadline:g} s")
@@ -101,7 +101,7 @@ class Elector:
 
         The caller must have stopped all work of the leader before.
         """
-        self._term_began = None
+        self._renewed_at = None
         deadline = self._monotonic() + self._timings.renew_deadline
         try:
             if self._own_lease is not None:
@@ -136,7 +136,7 @@ class Elector:
             self._raise_lost(f"the lease is held by {self._observed.holder}")
 
     def _raise_lost(self, reason: str) -> NoReturn:
-        self._term_began = None
+        self._renewed_at = None
         self._own_lease = None
         raise LostError(reason)
 
@@ -166,14 +166,14 @@ class Elector:
         return record
 
     async def _claim(self, record: LeaseRecord | None, deadline: float) -> None:
-        began = self._monotonic()
+        sent_at = self._monotonic()
         seconds, now = self._timings.duration_seconds, self._now()
         if record is None:
             claim = election.new_lease(self._namespace, self._name, self._identity, seconds, now)
         else:
             claim = record.with_holder(self._identity, seconds, now)
         self._own_lease = await self._write(claim, deadline)
-        self._term_began = began
+        self._renewed_at = sent_at
 
     async def _write(self, record: LeaseRecord, deadline: float) -> LeaseRecord:
         # Until the answer arrives it is unknown whether the Lease was written.

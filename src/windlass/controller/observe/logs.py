@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes that every log record has; all others come from `extra`."""
 
-_CONTROL_CHARACTERS = {
+_CONTROL_CHARACTER_ESCAPES = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
 }
 """Escapes of control characters: text from containers must not control the reader's terminal."""
@@ -69,7 +69,7 @@ class TextFormatter(logging.Formatter):
             text += "\n" + self.formatException(record.exc_info)
         if record.stack_info:
             text += "\n" + self.formatStack(record.stack_info)
-        return text.translate(_CONTROL_CHARACTERS).replace("\n", "\n    ")
+        return text.translate(_CONTROL_CHARACTER_ESCAPES).replace("\n", "\n    ")
 
 
 def log_reasons(framework: Framework, reasons: Sequence[Reason]) -> None:
@@ -92,7 +92,7 @@ def reason_fields(framework: Framework, reason: Reason) -> dict[str, str | int]:
 
 
 def write_snapshot(line: str, stream: TextIO | None) -> None:
-    """Write the line unchanged in any log format, because log collectors search for its marker (behaviour 49).
+    """Write the line unchanged, whatever the log format: log collectors search for its marker (behaviour 49).
 
     It is written as UTF-8 in one call, so that no other line is interleaved. A closed stream is ignored.
     """

@@ -1,7 +1,7 @@
 """Prometheus metrics in a registry of their own. docs/metrics.md explains each metric.
 
-No label holds a namespace, a name or another value that users choose, so the number of series is bounded. Frameworks
-and tasks are counted at each scrape, everything else when it happens.
+No label holds a namespace, a name or another value that users choose, so the number of series is bounded. Gauges
+are computed at each scrape; everything else is counted when it happens.
 """
 
 from collections import Counter as Tally
@@ -158,7 +158,7 @@ class _WithoutCreationTimes:
 
 
 class _StateCollector(Collector):
-    """Counts Frameworks and tasks at each scrape. The tasks of an unchanged Framework are not counted again."""
+    """Computes the gauges at each scrape. The tasks of an unchanged Framework are not counted again."""
 
     def __init__(
         self,
@@ -220,27 +220,26 @@ def _by_state(name: str, description: str, counts: Mapping[State, int]) -> Metri
 def _retry_labels(reason: Reason) -> tuple[str, str] | None:
     """Return level and class of a retry; None for other reasons and for suspensions."""
     if reason.kind is ReasonKind.FRAMEWORK_RETRIED and reason.status is not None:
-        ended = reason.status.attempt_status.completion_status
-        is_suspension = ended is not None and ended.code == CompletionCode.FRAMEWORK_SUSPENDED
-        return (
-            None if is_suspension else ("framework", _retry_class(ended.type if ended is not None else None))
-        )
+        completion = reason.status.attempt_status.completion_status
+        is_suspension = completion is not None and completion.code == CompletionCode.FRAMEWORK_SUSPENDED
+        retry_class = _retry_class(completion.type if completion is not None else None)
+        return None if is_suspension else ("framework", retry_class)
     if reason.kind is ReasonKind.TASK_RETRIED and reason.task is not None:
-        task_ended = reason.task.attempt_status.completion_status
-        return "task", _retry_class(task_ended.type if task_ended is not None else None)
+        task_completion = reason.task.attempt_status.completion_status
+        return "task", _retry_class(task_completion.type if task_completion is not None else None)
     return None
 
 
-def _retry_class(completion: CompletionType | None) -> str:
-    if completion is None:
+def _retry_class(completion_type: CompletionType | None) -> str:
+    if completion_type is None:
         return "unknown"
-    if not completion.is_failed:
+    if not completion_type.is_failed:
         return "succeeded"
-    if completion.is_conflict:
+    if completion_type.is_conflict:
         return "conflict"
-    if completion.is_transient:
+    if completion_type.is_transient:
         return "transient"
-    return "permanent" if completion.is_permanent else "unknown"
+    return "permanent" if completion_type.is_permanent else "unknown"
 
 
 # Durations
@@ -281,21 +280,21 @@ class _Gang:
     def __init__(self, attempt_id: int, since: float) -> None:
         self.attempt_id = attempt_id
         self.since = since
-        self._role = 0
-        self._task = 0
+        self._role_index = 0
+        self._task_index = 0
 
     def is_complete(self, roles: Sequence[TaskRoleStatus]) -> bool:
-        while self._role < len(roles):
-            tasks = roles[self._role].task_statuses
-            while self._task < len(tasks):
-                if _may_get_address(tasks[self._task]):
+        while self._role_index < len(roles):
+            tasks = roles[self._role_index].task_statuses
+            while self._task_index < len(tasks):
+                if _awaits_address(tasks[self._task_index]):
                     return False
-                self._task += 1
-            self._role, self._task = self._role + 1, 0
+                self._task_index += 1
+            self._role_index, self._task_index = self._role_index + 1, 0
         return True
 
 
-def _may_get_address(task: TaskStatus) -> bool:
+def _awaits_address(task: TaskStatus) -> bool:
     """Whether the task has no address and may get one."""
     return not task.attempt_status.pod_ip and not task.deletion_pending and not task.is_completed
 
