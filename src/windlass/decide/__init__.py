@@ -1,7 +1,7 @@
 """Decisions: pure functions from the observed state to the status to store and the actions to take. One policy per
 file.
 
-No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decision` is the list of steps;
+No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decision` runs the steps;
 `windlass.decide.types` has its input and output; `windlass.decide.transitions` has the allowed state transitions as
 data.
 """

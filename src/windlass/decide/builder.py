@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.decide import completion, failures, transitions
 from windlass.decide.types import (
-    ABOUT_ACTIONS,
+    REPORTED_AFTER_ACTIONS,
     Action,
     Decision,
     Observed,
@@ -68,7 +68,7 @@ class DecisionBuilder:
         self.reasons += [
             reason
             for reason in unstored.reasons
-            if reason.kind not in ABOUT_ACTIONS and not _is_about_unreported_failures(reason)
+            if reason.kind not in REPORTED_AFTER_ACTIONS and not _is_about_unreported_failures(reason)
         ]
 
     def add_action(self, action: Action) -> None:
@@ -112,7 +112,7 @@ class DecisionBuilder:
 
     @property
     def unreported_failures(self) -> tuple[Reason, ...]:
-        """One reason for all failures that were not reported individually."""
+        """One reason for all failures that were not reported individually, if there are any."""
         unreported = self.failure_count - MAX_REPORTED_FAILURES
         if unreported <= 0:
             return ()

@@ -49,10 +49,9 @@ def _set(
     now: datetime,
     reason: str = "",
 ) -> tuple[Condition, ...]:
-    """Set the condition to true, or to false if the message is empty. A condition that was never true
-    is not added in that case.
+    """Return the conditions with one of them set to true, or to false if the message is empty.
 
-    The reason is the type of the condition unless one is given.
+    A condition that was never true is not added as false. The reason is the type of the condition unless one is given.
     """
     current = next(
         (condition for condition in conditions if condition.type == condition_type and condition.is_true),

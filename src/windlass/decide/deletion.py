@@ -61,7 +61,7 @@ def delete_unclaimed_pods(builder: DecisionBuilder, claimed: AbstractSet[str]) -
 
 
 def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: ConfigMapView | None) -> None:
-    """Take the next step of deleting an attempt: first its pods, then its ConfigMap."""
+    """Take the next step of deleting an attempt: first its pods, then `config_map`, unless it is None."""
     outcomes = builder.observed.outcomes
     pods = pods_of_attempt(builder.observed, config_map_uid)
     labelled = [pod for pod in pods if pod.metadata.labels.attempt == config_map_uid]
@@ -84,9 +84,9 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
 def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:
     """Return the ConfigMap, or None if it is already being deleted.
 
-    Callers that need the name of the ConfigMap again must not send a second deletion. The garbage collector deletes
-    such a ConfigMap by its name. If another request deleted it first, the collector would delete the ConfigMap that
-    is created next.
+    Callers that need the name of the ConfigMap again must not send a second deletion: the garbage collector is about
+    to delete the ConfigMap by its name. If another request deleted it first, the collector would delete the ConfigMap
+    that is created next.
     """
     return None if config_map is None or config_map.is_deleting else config_map
 

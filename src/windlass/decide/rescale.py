@@ -22,8 +22,8 @@ T = TypeVar("T")
 def resize_roles(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
-    """Return the roles adapted to the spec: missing tasks are added, and the tasks with the highest indexes are marked
-    for deletion if there are too many."""
+    """Return the roles adapted to the spec: missing roles and tasks are added, and the tasks with the highest indexes
+    are marked for deletion if there are too many."""
     task_roles = framework.spec.task_roles
     if len(task_roles) == len(roles) and all(map(_matches_spec, task_roles, roles)):
         return roles

@@ -104,7 +104,8 @@ class Observed(msgspec.Struct, frozen=True):
     other_controller: str = ""
     """Name of another controller that writes the Framework's status (A8). Empty: there is none."""
     is_other_controller_reported: bool = False
-    """Whether the condition was reported before. If the other controller removes it, it is not added again."""
+    """Whether the other controller was reported before. If it removes the condition, the condition is not added
+    again."""
     outcomes: Outcomes = Outcomes()
 
 
@@ -184,12 +185,12 @@ class ReasonKind(StrEnum):
     POSTPONED = "Postponed"
 
 
-ABOUT_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DELETED})
-"""Reasons reported after the actions succeeded; the others are reported after the status is stored."""
+REPORTED_AFTER_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DELETED})
+"""Reasons that are reported after the actions succeeded; the others are reported after the status is stored."""
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Explanation of a decision. It is reported as a Kubernetes event; ABOUT_ACTIONS says when."""
+    """Explanation of a decision. It is reported as a Kubernetes event; REPORTED_AFTER_ACTIONS says when."""
 
     kind: ReasonKind
     message: str

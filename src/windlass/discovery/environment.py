@@ -29,19 +29,19 @@ from windlass.model.framework import Framework
 HOSTFILE_PATH = f"{names.BARRIER_FOLDER}/hostfile"
 
 _FIRST_ROLES = ("master", "chief", "launcher", "coordinator")
-"""Roles whose tasks have the first ranks, at any position in the spec."""
+"""Roles whose tasks have the first ranks, even if other roles precede them in the spec."""
 
 TaskVariables = Callable[[str, int], dict[str, str]]
 """A function that returns the variables of the task with the given role and index."""
 
 
-def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> TaskVariables:
-    """Return a function for the variables of each task. `ports` has the port of the first task of each role if pods
-    share one network."""
+def variables_of(framework: Framework, first_ports: Mapping[str, int] | None = None) -> TaskVariables:
+    """Return a function for the variables of each task. `first_ports` has the port of the first task of each role if
+    pods share one network."""
     runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
         return lambda _role, _index: {}
-    peers = by_name(framework) if ports is None else by_port(framework, ports)
+    peers = by_name(framework) if first_ports is None else by_port(framework, first_ports)
     attempt = None if framework.status is None else framework.status.attempt_status.instance_uid
     return variables_for_peers(runtime, peers, attempt or framework.uid)
 

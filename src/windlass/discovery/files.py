@@ -1,6 +1,6 @@
 """The files that the barrier writes for the containers of its pod when all addresses are known.
 
-framework.json   the Framework, or the part of it that the Gang has, in the structure of the Framework
+framework.json   the Framework, or only those of its fields that the Gang contains
 injector.sh      exports and prints FB_WORKER_IPS=10.0.0.5,10.0.0.6 and FB_WORKER_ADDRESSES=10.0.0.5:2222,10.0.0.6:2222
 cluster.env      the same exports without printing, for the wrapped command
 hostfile         worker-0.pi slots=2
@@ -28,8 +28,8 @@ LAUNCHER = "launcher"
 
 
 def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict[str, str]:
-    """Return the contents by file name. If `tf_config`, the value in the task's environment, is set, the file has it
-    too."""
+    """Return the contents by file name. `tf_config` is the value of TF_CONFIG in the task's environment, if it is set:
+    the file has the same value."""
     addresses = peers.by_name_from_gang(gang) if gang.service else peers.by_address(gang)
     exports = "".join(_exports(gang))
     return {

@@ -34,11 +34,11 @@ class TensorFlow:
 
     def config(self, role: str, index: int) -> str:
         """Return the value of TF_CONFIG."""
-        task_type = role_names.type_of(role)
-        return f'{{"cluster":{self._cluster_json},"task":{{"type":"{task_type}","index":{self._index(role, index)}}}}}'
+        task_type, number = role_names.type_of(role), self._index_in_type(role, index)
+        return f'{{"cluster":{self._cluster_json},"task":{{"type":"{task_type}","index":{number}}}}}'
 
     def variables(self, role: str, index: int) -> dict[str, str]:
-        number = str(self._index(role, index))
+        number = str(self._index_in_type(role, index))
         host_lists = {task_type: ",".join(members) for task_type, members in self._cluster.items()}
         return {
             "TF_CONFIG": self.config(role, index),
@@ -54,5 +54,5 @@ class TensorFlow:
             "taskindex": number,
         }
 
-    def _index(self, role: str, index: int) -> int:
+    def _index_in_type(self, role: str, index: int) -> int:
         return self._offset.get(role, 0) + index

@@ -22,7 +22,7 @@ FIELD_MANAGER = "windlass-install"
 _MAX_ATTEMPTS = 5
 """Maximum number of attempts to apply an object that other clients change."""
 _MAX_ESTABLISHED_CHECKS = 60
-"""Maximum number of checks, one per second."""
+"""Maximum number of checks whether a definition is established, one per second."""
 _OPTIONAL_KINDS = (kinds.POD_DISRUPTION_BUDGETS,)
 """Kinds that some servers lack: releases before 1.21 and the embedded server."""
 

@@ -8,7 +8,7 @@ from windlass.model.base import Json, manifest
 
 METRICS_PORT = 8080
 USER = 65532
-"""The user of the image."""
+"""The ID of the user and of the group that the controller runs as."""
 
 _CONFIGURATION_FOLDER = "/etc/windlass"
 CONFIGURATION_FILE = "frameworkcontroller.yaml"

@@ -8,7 +8,7 @@ class InstallError(Exception):
 
 
 class NoAnswerError(InstallError):
-    """The API server cannot be reached."""
+    """The API server did not answer."""
 
 
 def explain(error: errors.ApiError, subject: str) -> InstallError:

@@ -45,7 +45,7 @@ UNINSTALL_ORDER: tuple[Resource, ...] = (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-"""CustomResourceDefinitions and the namespace are not listed: `uninstall` deletes them last, if at all."""
+"""CustomResourceDefinitions and the namespace are not included: `uninstall` deletes them last, if at all."""
 
 
 def resource_of(manifest: Json) -> Resource:

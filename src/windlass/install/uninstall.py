@@ -102,7 +102,7 @@ async def remove_obsolete(send: Send, namespace: str, manifests: Collection[Json
 
 
 async def _owned_objects(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
-    """Return the objects of an installation by their labels, or by their names if listing is forbidden."""
+    """Find the objects of an installation by their labels, or by their names if listing is forbidden."""
     selector = ",".join(f"{key}={value}" for key, value in {**OWN_LABELS, INSTANCE: namespace}.items())
     try:
         return [meta async for meta in inventory.object_metadata(send, resource, label_selector=selector)]

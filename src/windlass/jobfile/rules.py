@@ -55,7 +55,7 @@ def type_check(type_name: str) -> Check:
 
 
 def starts_with_letter(name: str) -> bool:
-    """Return whether a name can be that of a Service. Its other characters are checked elsewhere."""
+    """Return whether the name of a Service may start like this. The other characters are checked elsewhere."""
     return not name[:1].isdecimal()
 
 

@@ -66,7 +66,7 @@ def _sentence(text: str) -> str:
 
 
 def _plain(field: Json) -> Json:
-    """Remove null from the choices, and empty defaults."""
+    """Return a field without null as a choice, and without an empty default."""
     choices = [choice for choice in field.get("anyOf", ()) if choice != {"type": "null"}]
     rest = _without(field, "anyOf") if field.get("default") else _without(field, "anyOf", "default")
     if len(choices) == 1:

@@ -134,7 +134,7 @@ def environment_name(value: str) -> Problems:
 
 @_cached
 def data_key(value: str) -> Problems:
-    """Check a key of a ConfigMap or Secret, which becomes a file name."""
+    """Check a key of a ConfigMap or Secret, which may become a file name."""
     mismatch = _mismatch(value, _KEY, _KEY_MESSAGE, "key.name", "KEY_NAME", "key-name")
     return _too_long(value, 253) + mismatch + _parent_directory_problems(value)
 

@@ -21,7 +21,7 @@ class PatternError(ValueError):
 
 
 def compile_search(expression: str) -> Callable[[str], str | None]:
-    """Return a function that finds the first match of `expression` anywhere in a text."""
+    """Return a function that returns the first match of `expression` anywhere in a text. Raise PatternError."""
     try:
         pattern = re2.compile(_encode(expression), _OPTIONS)
     except re2.error as error:

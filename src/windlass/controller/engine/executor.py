@@ -228,7 +228,9 @@ class Executor:
 
     def _announce(self, framework: Framework, reasons: Sequence[Reason], *, are_actions_done: bool) -> None:
         announced = [
-            reason for reason in reasons if are_actions_done or reason.kind not in decide_types.ABOUT_ACTIONS
+            reason
+            for reason in reasons
+            if are_actions_done or reason.kind not in decide_types.REPORTED_AFTER_ACTIONS
         ]
         if announced:
             self._port.announce(framework, announced)
