@@ -174,7 +174,7 @@ async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder, "api")
         server = ApiServer(Path(folder))
-        await server.start(local=socket)
+        await server.start(socket_path=socket)
         try:
             async with Transport(access.unix(socket), user_agent=USER) as user:
                 yield Cluster(access.unix(socket), user, sent)

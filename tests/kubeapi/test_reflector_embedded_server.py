@@ -62,7 +62,7 @@ async def put(transport: Transport, name: str, **fields: Any) -> None:
 @asynccontextmanager
 async def served(folder: Path, socket: str = "socket", history: int = 100_000) -> AsyncIterator[ApiServer]:
     server = ApiServer(folder, history_length=history)
-    await server.start(local=folder / socket)
+    await server.start(socket_path=folder / socket)
     try:
         yield server
     finally:

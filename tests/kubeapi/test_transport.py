@@ -437,7 +437,7 @@ def test_requests_to_the_embedded_server(tmp_path: Path, by_socket: bool) -> Non
 
     async def send() -> None:
         server = ApiServer(tmp_path)
-        await server.start(local=tmp_path / "socket")
+        await server.start(socket_path=tmp_path / "socket")
         try:
             async with Transport(await way(server)) as transport:
                 body = json.dumps(

@@ -87,7 +87,7 @@ class LocalCluster:
             self.images = (self.data / "images.json").read_bytes()
         self._server = ApiServer(self.data)
         self._server.set_pod_runtime(Logs())
-        await self._server.start(self.options.host, self.options.port, local=self.socket)
+        await self._server.start(self.options.host, self.options.port, socket_path=self.socket)
         self.url = self._server.url
         self.kubeconfig.write_text("{}")
         self._transport = Transport(access.unix(self.socket))

@@ -106,7 +106,7 @@ async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
     """Run the server in its own thread, which owns the store."""
     server = ApiServer(folder)
     server.set_pod_runtime(logs)
-    await server.start(local=folder / "api")
+    await server.start(socket_path=folder / "api")
     return server
 
 

@@ -88,7 +88,7 @@ class ApiServer:
         self.collector = GarbageCollector(self.lifecycle)
         self.volumes = VolumeController(self.lifecycle, data / "volumes")
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0, local: Path | None = None) -> None:
+    async def start(self, host: str = "127.0.0.1", port: int = 0, socket_path: Path | None = None) -> None:
         """Listen on a port (any free one by default) and optionally on a unix socket."""
         if host not in credentials.LOOPBACK:
             raise CannotListenError(
@@ -100,8 +100,8 @@ class ApiServer:
         bound = runner.addresses[0]
         url_host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.url = f"https://{url_host}:{bound[1]}"
-        if local is not None:
-            await self._listen_locally(local)
+        if socket_path is not None:
+            await self._listen_on_unix_socket(socket_path)
         for coroutine in (self.collector.run(), event_ttl.run(self.lifecycle)):
             self._tasks.append(asyncio.create_task(coroutine))
 
@@ -139,7 +139,7 @@ class ApiServer:
         self._runners.append(runner)
         return runner
 
-    async def _listen_locally(self, path: Path) -> None:
+    async def _listen_on_unix_socket(self, path: Path) -> None:
         runner = await self._serve(self._handle)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         await _listen(web.SockSite(runner, _bind_unix_socket(path)), str(path))

@@ -73,7 +73,7 @@ async def _embedded() -> AsyncIterator[Access]:
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder, "api")
         server = ApiServer(Path(folder))
-        await server.start(local=socket)
+        await server.start(socket_path=socket)
         try:
             yield access.unix(socket)
         finally:

@@ -68,7 +68,7 @@ async def served(*, is_measured: bool = True) -> AsyncIterator[Client]:
     """Four pods, one of them not measured, and two nodes."""
     with tempfile.TemporaryDirectory(prefix="windlass-") as folder:
         server = ApiServer(Path(folder) / "data")
-        await server.start(local=Path(folder) / "socket")
+        await server.start(socket_path=Path(folder) / "socket")
         connector = aiohttp.UnixConnector(str(Path(folder) / "socket"))
         async with aiohttp.ClientSession(connector=connector) as session:
             client = Client(server, session)

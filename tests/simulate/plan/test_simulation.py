@@ -65,7 +65,7 @@ class Reality:
 
     async def _begin(self, folder: Path) -> None:
         self._server = ApiServer(folder)
-        await self._server.start("127.0.0.1", 0, local=self._socket)
+        await self._server.start("127.0.0.1", 0, socket_path=self._socket)
         self._transport = Transport(access.unix(self._socket))
         self._kubelet = FakeKubelet(self._transport, play=self._play)
         body = msgspec.json.encode(manifests.framework_crd(names.CONTROLLER_GROUP))
