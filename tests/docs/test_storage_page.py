@@ -19,7 +19,7 @@ def test_example_is_a_valid_job_file(example: str) -> None:
     assert found.submissions
 
 
-@pytest.mark.parametrize("kind", volumes.KINDS)
-def test_every_kind_has_an_example(kind: str) -> None:
-    assert any(f"{kind}: " in example for example in EXAMPLES)
-    assert f"`{kind}`" in PAGE
+@pytest.mark.parametrize("source", volumes.SOURCES)
+def test_every_source_has_an_example(source: str) -> None:
+    assert any(f"{source}: " in example for example in EXAMPLES)
+    assert f"`{source}`" in PAGE

@@ -24,10 +24,10 @@ INCOMPLETE = [
 
 @pytest.mark.parametrize(("text", "file"), COMPLETE.items())
 def test_complete_url_is_valid_and_has_a_file_name(text: str, file: str) -> None:
-    assert web_addresses.is_complete(text)
+    assert web_addresses.is_valid_url(text)
     assert web_addresses.file_of(text) == file
 
 
 @pytest.mark.parametrize("text", INCOMPLETE)
 def test_incomplete_url_is_invalid(text: str) -> None:
-    assert not web_addresses.is_complete(text)
+    assert not web_addresses.is_valid_url(text)
