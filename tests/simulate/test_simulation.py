@@ -15,7 +15,7 @@ from windlass.decide import deletion, retry
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
 from windlass.simulate import play, scenario
-from windlass.simulate.scenario import Event, EventKind, Faults, Scenario, Submission
+from windlass.simulate.scenario import Event, EventType, Faults, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
 SEEDS = 300
@@ -37,7 +37,7 @@ def test_seed_is_deterministic() -> None:
 
 def test_every_kind_of_event_and_fault_is_drawn() -> None:
     drawn = [scenario.draw(seed) for seed in range(SEEDS)]
-    assert {event.kind for world in drawn for event in world.events} == set(EventKind)
+    assert {event.type for world in drawn for event in world.events} == set(EventType)
     for field in Faults.__struct_fields__:
         assert any(getattr(world.faults, field) for world in drawn), field
 
@@ -71,7 +71,7 @@ def stopped_while_blind(seed: int) -> Scenario:
     return Scenario(
         seed,
         (Submission(6, job),),
-        (Event(5, EventKind.STALL, number=2, lasts=60), Event(6.5, EventKind.STOP)),
+        (Event(5, EventType.STALL, number=2, lasts=60), Event(6.5, EventType.STOP)),
         faults=Faults(error_after=0.5, duration=100),
         faults_end=30,
     )
@@ -88,7 +88,7 @@ def config_map_deleted(seed: int) -> Scenario:
     return Scenario(
         seed,
         (Submission(6, job),),
-        (Event(10, EventKind.DELETE_CONFIG_MAP_FOREGROUND), Event(100, EventKind.STOP)),
+        (Event(10, EventType.DELETE_CONFIG_MAP_FOREGROUND), Event(100, EventType.STOP)),
         endless_roles=frozenset({"worker"}),
         is_lockstep=True,
     )
@@ -128,7 +128,7 @@ def test_planted_mistake_violates_an_invariant(
 def test_failing_scenario_is_shrunk() -> None:
     """A large scenario in which one event matters is reduced to that event."""
     large = scenario.draw(next(seed for seed in range(100) if len(scenario.draw(seed).events) > 6))
-    culprit = Event(at=1.0, kind=EventKind.STOP, framework=0)
+    culprit = Event(at=1.0, type=EventType.STOP, framework=0)
     large = msgspec.structs.replace(large, events=(*large.events, culprit))
 
     def fails(candidate: Scenario) -> bool:
@@ -177,7 +177,7 @@ def test_removed_submission_removes_its_events() -> None:
     world = Scenario(
         1,
         tuple(Submission(0, builders.framework(f"job{number}")) for number in range(3)),
-        (Event(1, EventKind.STOP, 0), Event(2, EventKind.STOP, 1), Event(3, EventKind.STOP, 2)),
+        (Event(1, EventType.STOP, 0), Event(2, EventType.STOP, 1), Event(3, EventType.STOP, 2)),
     )
     smaller = play._without_submission(world, 1)
     assert [event.framework for event in smaller.events] == [0, 1]

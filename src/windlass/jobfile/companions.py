@@ -190,7 +190,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
     if written is not None and name and not rules.starts_with_letter(name):
-        yield from structural_validation.wrong_type(written, rules.EXPECTED_SERVICE_NAME, at)
+        yield from structural_validation.wrong_value(written, rules.EXPECTED_SERVICE_NAME, at)
     if job and name in {job, f"{job}-nfs", f"{job}-{Companion.JUPYTER}", f"{job}-{Companion.HUB}"}:
         message = (
             f"found {diagnostics.quoted(name)}, which is also the name of another Service of the job: choose another "
@@ -213,7 +213,7 @@ def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
                 expected = (
                     f'the name of a user: 1 to {MAX_USER_NAME_LENGTH} characters, without spaces and "/"'
                 )
-                yield from structural_validation.wrong_type(item, expected, at)
+                yield from structural_validation.wrong_value(item, expected, at)
             elif name.lower() in first_lines:
                 message = (
                     f"found {diagnostics.quoted(name)}, which is already in line {first_lines[name.lower()]} "

@@ -165,14 +165,14 @@ def _with_containers(pod: tree.Mapping) -> tree.Mapping:
 
 def _check_duration(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if _seconds(node) is None:
-        yield from structural_validation.wrong_type(node, durations.EXPECTED, path)
+        yield from structural_validation.wrong_value(node, durations.EXPECTED, path)
 
 
 def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_duration(node, path)
     if _seconds(node) == 0:
         expected = "a duration above 0. For no deadline, remove the field"
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
 
 
 def _seconds(node: tree.Node) -> float | None:

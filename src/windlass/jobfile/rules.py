@@ -37,7 +37,7 @@ def text_check(is_valid: Callable[[str], object], expected: str) -> Check:
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         text = tree.text_of(node)
         if text is not None and not is_valid(text):
-            yield from structural_validation.wrong_type(node, expected, path)
+            yield from structural_validation.wrong_value(node, expected, path)
 
     return check
 
@@ -123,7 +123,7 @@ def check_quantity(
         return
     text = str(node.value)
     if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
 
 
 def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:

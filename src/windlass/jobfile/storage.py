@@ -170,10 +170,10 @@ def _check_url(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     file = web_addresses.file_of(text)
     if not web_addresses.is_valid_url(text):
         expected = "a URL that begins with https://, http:// or ftp://"
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
     elif not file or not file.isprintable():
         expected = "the URL of a file, such as https://example.com/digits.tar.gz"
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
 
 
 _ENTRY_RULES: dict[str, rules.Check] = {
@@ -195,7 +195,7 @@ def check_volume_path(
         return
     if not jobfile_volumes.is_absolute(text) or "\0" in text or "\n" in text:
         expected = 'a path that begins with "/", without "..", such as /data'
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
         return
     volumes, mount_paths = volumes_of(job), mount_paths_of(job)
     volume = jobfile_volumes.volume_at(mount_paths, text)

@@ -97,7 +97,7 @@ def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(volume.keys["nodes"], at, message)
     for index, node in enumerate(tree.items_of(nodes)):
         if tree.text_of(node) == "":
-            yield from structural_validation.wrong_type(
+            yield from structural_validation.wrong_value(
                 node, "the name of a node", diagnostics.item(at, index)
             )
         yield from rules.check_object_name(node, diagnostics.item(at, index))
@@ -108,7 +108,7 @@ def _check_mount_path(node: tree.Node | None, first_lines: dict[str, int], path:
     if node is None or text is None:
         return
     if not is_absolute(text) or ":" in text or normalize(text) == "/":
-        yield from structural_validation.wrong_type(
+        yield from structural_validation.wrong_value(
             node, 'a path that begins with "/", without ".." and ":", such as /data', path
         )
         return

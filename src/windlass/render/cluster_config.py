@@ -231,7 +231,7 @@ def _check_template(
 def _check_object(node: tree.Node) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         expected = "a Kubernetes object: a mapping with apiVersion, kind and metadata"
-        yield from structural_validation.wrong_type(node, expected, "")
+        yield from structural_validation.wrong_value(node, expected, "")
         return
     for keys in (("apiVersion",), ("kind",), ("metadata", "name")):
         if not tree.text_of(tree.dig(node, *keys)):

@@ -209,7 +209,7 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     node = item.node
     if not isinstance(node, tree.Mapping):
         expected = "a job file, or an object: a mapping with apiVersion, kind and metadata"
-        yield from structural_validation.wrong_type(node, expected, item.path)
+        yield from structural_validation.wrong_value(node, expected, item.path)
     elif item.is_config:
         from windlass.render import cluster_config as render_config
 
@@ -234,7 +234,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         (metadata, "namespace", tree.dig(node, "metadata", "namespace")),
     ):
         if value is not None and tree.text_of(value) is None:
-            yield from structural_validation.wrong_type(value, "a string", diagnostics.field(outer, name))
+            yield from structural_validation.wrong_value(value, "a string", diagnostics.field(outer, name))
         elif value is None and name != "namespace":
             message = f'missing required field "{name}"'
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)

@@ -121,7 +121,7 @@ class Reporter(Protocol):
     def update_status(self, job: Manifest, framework: Framework) -> None: ...
 
     def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
-        """Update the usage of pods, given by namespace and name."""
+        """Update the usage of pods. `usage` is keyed by namespace and pod name."""
 
     async def wait_for_reader(self) -> None:
         """Wait until the reader of the stream has caught up."""
@@ -160,7 +160,7 @@ class LineSelector:
         self._waiting_messages: dict[tuple[str, str], str] = {}
         self._restarts: dict[tuple[str, str], int] = {}
         self._display_names: dict[tuple[str, str], str] = {}
-        self._events: set[tuple[str, str]] = set()
+        self._seen_events: set[tuple[str, str]] = set()
 
     def name_of(self, pod: Pod) -> str:
         """Return the display name of a pod."""
@@ -185,7 +185,7 @@ class LineSelector:
             yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "deleted")
 
     def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
-        """Yield lines about events of Frameworks, and about warnings. `pod_lines` yields the other changes of pods."""
+        """Yield lines about all events of the jobs, and about warnings for other objects."""
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
@@ -195,9 +195,9 @@ class LineSelector:
         if is_starting:
             return
         key = (involved.uid, event.message or event.reason)
-        if key in self._events:
+        if key in self._seen_events:
             return
-        self._events.add(key)
+        self._seen_events.add(key)
         if is_ours:
             yield Line(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
@@ -229,7 +229,7 @@ class LineSelector:
 
 def _stage(pod: Pod) -> str | None:
     if pod.status.phase == PodPhase.FAILED and pod.is_deleting:
-        # It failed because of the termination.
+        # It failed because it was being deleted.
         return _STOPPED
     if pod.status.phase != PodPhase.PENDING:
         return pod.status.phase

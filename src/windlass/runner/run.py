@@ -25,8 +25,8 @@ START_SECONDS = 60.0
 
 
 async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Reporter) -> int:
-    """Run on a new cluster, which has ended when this returns the exit code."""
-    interrupts = _listen(reporter)
+    """Run the plan on a new cluster, stop the cluster, and return the exit code."""
+    interrupts = _listen_for_interrupts(reporter)
     cluster = LocalCluster(
         data, ClusterOptions(nodes=options.nodes, network=options.network, is_ephemeral=True)
     )
@@ -40,10 +40,10 @@ async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Repor
 async def run_on_daemon(
     plan: SubmitPlan, options: RunOptions, data: Path, record: Record, reporter: Reporter
 ) -> int:
-    """Run on the cluster of a daemon, which keeps running when this returns the exit code."""
+    """Run the plan on the cluster of a daemon, which keeps running, and return the exit code."""
     from windlass.runner.session import RunCluster
 
-    interrupts = _listen(reporter)
+    interrupts = _listen_for_interrupts(reporter)
     _report_notes(record.notes, reporter)
     cluster = RunCluster(data, Path(record.socket), record.network == "shared", has_controller=True)
     supported_plan = plan if record.has_mounts else plan.without_mounts()
@@ -51,7 +51,7 @@ async def run_on_daemon(
     return await run_with_timeout(work, plan, options, interrupts, reporter)
 
 
-def _listen(reporter: Reporter) -> Interrupts:
+def _listen_for_interrupts(reporter: Reporter) -> Interrupts:
     interrupts = Interrupts()
     interrupts.listen()
     reporter.attach(asyncio.get_running_loop(), interrupts.interrupt)

@@ -104,8 +104,8 @@ class Session:
     async def _run(self) -> list[Verdict]:
         await _create_definitions(self._transport, self._plan)
         controller = None if self._cluster.has_controller else self._start(self._run_controller())
-        for task in self._watcher.watch_coroutines():
-            self._start(task)
+        for coroutine in self._watcher.watch_coroutines():
+            self._start(coroutine)
         await _submit(
             self._transport,
             self._plan,
@@ -114,7 +114,7 @@ class Session:
             is_ephemeral=self._cluster.is_ephemeral,
         )
         self._interrupts.can_be_graceful = True
-        await self._wait()
+        await self._wait_for_jobs()
         if self._injector is not None:
             await self._injector.finish()
         if controller is not None:
@@ -132,7 +132,7 @@ class Session:
         if self._injector is not None:
             await self._injector.stop()
 
-    async def _wait(self) -> None:
+    async def _wait_for_jobs(self) -> None:
         watcher = self._watcher
         if not await self._wait_for_any(watcher.all_have_status, seconds=NOTICE_SECONDS):
             message = f"the controller did not notice the Framework within {NOTICE_SECONDS:g} s"
@@ -146,7 +146,7 @@ class Session:
         self._interrupts.can_be_graceful = False
 
     async def _stay_open(self, verdicts: Sequence[Verdict]) -> None:
-        """Wait for companions that outlive the jobs, if the cluster ends with the run."""
+        """Keep an ephemeral cluster running for companions that outlive the jobs, until they have failed or Ctrl-C."""
         was_stopped = self._interrupts.stop.is_set()
         if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return
@@ -299,11 +299,11 @@ def _progress_line(plan: SubmitPlan, progress: Progress) -> Line | None:
     return Line(Topic.FRAMEWORK, now(), progress.job, "Preparing", progress.message)
 
 
-# Tasks
+# asyncio tasks
 
 
 async def _wait_for_first(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Wait until one of them ends, and raise its exception, if any."""
+    """Wait until one of the coroutines ends, and cancel the others. Raises the exception of the one that ended."""
     tasks = {asyncio.create_task(each) for each in coroutines}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

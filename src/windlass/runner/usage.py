@@ -52,5 +52,5 @@ def request() -> Request:
 
 
 def decode(body: bytes) -> Mapping[tuple[str, str], Usage]:
-    """Return the usage by namespace and pod. Raises msgspec.DecodeError."""
+    """Return the usage by namespace and pod name. Raises msgspec.DecodeError."""
     return {(pod.metadata.namespace, pod.metadata.name): pod.usage for pod in _decode(body).items}

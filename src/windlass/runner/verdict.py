@@ -15,7 +15,7 @@ from windlass.wire import durations
 
 
 def of_job(framework: Framework | None, name: str, now: datetime, *, was_interrupted: bool) -> Verdict:
-    """Return the result of a Framework as it was last observed: completed, or deleted before."""
+    """Return the result of a Framework as it was last observed: completed, or deleted before it completed."""
     status = framework.status if framework is not None else None
     completion = status.attempt_status.completion_status if status is not None else None
     if framework is None or status is None or completion is None or status.state is not State.COMPLETED:
@@ -82,7 +82,7 @@ def _failure(framework: Framework, status: FrameworkStatus) -> str:
 
 
 def _task_failure(status: FrameworkStatus, trigger: CompletionTrigger) -> str:
-    """Return how the task failed that ended the job. Empty if its status has no result."""
+    """Describe the failure of the task that ended the job. Empty if the status does not contain one."""
     task = _find_task(status, trigger)
     completion = task.attempt_status.completion_status if task is not None else None
     if completion is None or not completion.type.is_failed:
@@ -103,7 +103,7 @@ def _find_task(status: FrameworkStatus, trigger: CompletionTrigger) -> TaskStatu
 
 
 def _attempt(framework: Framework, status: FrameworkStatus) -> str:
-    """Return the number of the failed attempt as text. Empty for a job without retries."""
+    """Return the number of the failed attempt as text. Empty if the job has neither a retry limit nor retries."""
     retried, limit = status.retry_policy_status, framework.spec.retry_policy.max_retry_count
     are_all_counted = retried.total_retried_count == retried.accountable_retried_count
     if limit > 0 and are_all_counted:

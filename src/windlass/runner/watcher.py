@@ -79,9 +79,9 @@ class Watcher:
         self._lines = LineSelector(plan.jobs, plan.companions)
         self._logs: dict[Run, asyncio.Task[None]] = {}
         self._paces: dict[str, eta.Pace] = {}
-        self._files = eta.ProgressFiles()
-        self._progress_files: dict[Path, Pod] = {}
-        """Progress files of pods that still run."""
+        self._progress_files = eta.ProgressFiles()
+        self._pods_by_progress_file: dict[Path, Pod] = {}
+        """The pods whose progress files are still read."""
 
     def watch_coroutines(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the coroutines that watch. They run until they are cancelled."""
@@ -95,8 +95,8 @@ class Watcher:
 
     async def drain(self) -> None:
         """Process the remaining events and output, which arrive after the status changes that they belong to."""
-        listed = await self._transport.send(requests.list_page(EVENTS, limit=0))
-        for item in responses.decode_page(listed).objects:
+        body = await self._transport.send(requests.list_page(EVENTS, limit=0))
+        for item in responses.decode_page(body).objects:
             self._on_event(item)
         if self._logs:
             await asyncio.wait(self._logs.values(), timeout=LAST_LOGS_SECONDS)
@@ -111,17 +111,17 @@ class Watcher:
             self._reporter.report(line)
 
     async def _watch(
-        self, resource: Resource, changed: Receive, deleted: Receive, selector: str = ""
+        self, resource: Resource, on_changed: Receive, on_deleted: Receive, selector: str = ""
     ) -> None:
         def receive(event: ResourceEvent) -> None:
             match event:
                 case Listed(items=items):
                     for item in items:
-                        changed(item)
+                        on_changed(item)
                 case Changed(object=body):
-                    changed(body)
+                    on_changed(body)
                 case Deleted(object=body):
-                    deleted(body)
+                    on_deleted(body)
 
         await Reflector(self._transport, resource, label_selector=selector, receive=receive).run()
 
@@ -155,7 +155,7 @@ class Watcher:
         self._report(self._lines.pod_lines(pod, now()))
         file = eta.progress_file(pod, self._pod_directory(pod.metadata.uid))
         if file is not None:
-            self._progress_files[file] = pod
+            self._pods_by_progress_file[file] = pod
         for status in pod.container_statuses if self._reads_logs else ():
             run = pod.run_of(status)
             if status.has_started and run not in self._logs:
@@ -204,9 +204,11 @@ class Watcher:
             self._read_files()
 
     def _read_files(self) -> None:
-        for file, found in self._files.changes(tuple(self._progress_files)):
-            self._report_progress(self._progress_files[file], found, Source.FILE)
-        self._progress_files = {file: pod for file, pod in self._progress_files.items() if not pod.is_over}
+        for file, found in self._progress_files.changes(tuple(self._pods_by_progress_file)):
+            self._report_progress(self._pods_by_progress_file[file], found, Source.FILE)
+        self._pods_by_progress_file = {
+            file: pod for file, pod in self._pods_by_progress_file.items() if not pod.is_over
+        }
 
     def _report_progress(self, pod: Pod, found: Progress, source: Source) -> None:
         time = now()
@@ -222,13 +224,13 @@ class Watcher:
             try:
                 self._reporter.update_usage(usage.decode(await self._transport.send(usage.request())))
             except NotFoundError:
-                await asyncio.Event().wait()  # this cluster has no metrics
+                await asyncio.Event().wait()  # stop polling: the cluster has no metrics API
             except (ApiError, msgspec.DecodeError):
                 continue
 
 
 async def follow_log(transport: Transport, namespace: str, pod: str, container: str) -> AsyncIterator[str]:
-    """Yield the lines of a container until it ends. Raises ApiError.
+    """Yield the log lines of a container until it ends. Raises ApiError.
 
     Unlike `windlass.client.logs`, it does not reconnect: the run and its cluster are on the same machine.
     """

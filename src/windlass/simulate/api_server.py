@@ -34,8 +34,8 @@ Watched = Framework | ConfigMapView | PodView
 GRACE_SECONDS = 30
 
 
-class Verb(StrEnum):
-    """The type of a watch event. Windlass does not distinguish added from modified."""
+class WatchEventType(StrEnum):
+    """Windlass does not distinguish added from modified."""
 
     CHANGED = "changed"
     DELETED = "deleted"
@@ -46,7 +46,7 @@ class Propagation(StrEnum):
     BACKGROUND = "Background"
 
 
-Watcher = Callable[[Verb, Watched], None]
+Watcher = Callable[[WatchEventType, Watched], None]
 
 
 class ApiServer:
@@ -60,14 +60,14 @@ class ApiServer:
         self.pods: dict[tuple[str, str], PodView] = {}
         self.services: dict[tuple[str, str], str] = {}
         """UID of the owner of each Service, by namespace and name."""
-        self._finalized: set[str] = set()
-        """UIDs of objects that are removed after their dependents."""
-        self._uids: dict[str, ObjectView | Framework] = {}
-        self._created_at: dict[str, int] = {}
-        """The resourceVersion at which a pod was created, by UID."""
+        self._foreground_deleted: set[str] = set()
+        """UIDs of objects that are removed after their dependents (foreground deletion)."""
+        self._by_uid: dict[str, ObjectView | Framework] = {}
+        self._creation_versions: dict[str, int] = {}
+        """The resourceVersion at which each pod was created, by pod UID."""
         self._dependents: dict[str, set[tuple[str, str, str]]] = {}
         self._pods_of: dict[tuple[str, str], set[str]] = {}
-        """Names of the pods with a Framework's name as their label."""
+        """Names of pods by namespace and the Framework name in their label."""
         self.max_pods_per_delete = MAX_PODS_PER_DELETE
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []
@@ -79,8 +79,8 @@ class ApiServer:
     def now(self) -> datetime:
         return self._timeline.now
 
-    def found(self, uid: str) -> ObjectView | Framework | None:
-        return self._uids.get(uid)
+    def find(self, uid: str) -> ObjectView | Framework | None:
+        return self._by_uid.get(uid)
 
     @property
     def resource_version(self) -> str:
@@ -98,8 +98,8 @@ class ApiServer:
         """Write a Framework without a precondition."""
         framework = self._versioned(framework)
         self.frameworks[key_of(framework)] = framework
-        self._uids[framework.uid] = framework
-        self._notify(Verb.CHANGED, framework)
+        self._by_uid[framework.uid] = framework
+        self._notify(WatchEventType.CHANGED, framework)
         return framework
 
     def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
@@ -121,7 +121,7 @@ class ApiServer:
         if propagation is Propagation.BACKGROUND:
             self._remove_framework(current)
             return
-        self._finalized.add(current.uid)
+        self._foreground_deleted.add(current.uid)
         if not current.is_deleting:
             metadata = msgspec.structs.replace(current.metadata, deletion_timestamp=self._timeline.now)
             current = self.put_framework(msgspec.structs.replace(current, metadata=metadata))
@@ -144,7 +144,7 @@ class ApiServer:
         if propagation is Propagation.BACKGROUND:
             self._remove_config_map(current)
             return
-        self._finalized.add(uid)
+        self._foreground_deleted.add(uid)
         if not current.is_deleting:
             self._put_config_map(self._deleting(current, 0))
         self._collect_later(uid)
@@ -153,11 +153,11 @@ class ApiServer:
 
     def create_service(self, framework: Framework, manifest: Json) -> None:
         """Create a Service, which is treated as deleted as soon as its owner is deleted."""
-        place = framework.namespace, manifest["metadata"]["name"]
-        owner = self.services.get(place, framework.uid)
-        if owner != framework.uid and owner in self._uids:
-            raise AlreadyExistsError(f"services {place[1]!r} already exists")
-        self.services[place] = framework.uid
+        key = framework.namespace, manifest["metadata"]["name"]
+        owner = self.services.get(key, framework.uid)
+        if owner != framework.uid and owner in self._by_uid:
+            raise AlreadyExistsError(f"services {key[1]!r} already exists")
+        self.services[key] = framework.uid
 
     def publish_gang(self, manifest: Json) -> None:
         gang = msgspec.convert(manifest["spec"], GangSpec)
@@ -171,7 +171,7 @@ class ApiServer:
         if (namespace, view.name) in self.pods:
             raise AlreadyExistsError(f"pods {view.name!r} already exists")
         created = self.put_pod(self._created(view, "pod"))
-        self._created_at[created.uid] = int(created.metadata.resource_version)
+        self._creation_versions[created.uid] = int(created.metadata.resource_version)
         for listener in self.on_pod_created:
             listener(created)
         self._collect_if_orphan(created)
@@ -180,14 +180,14 @@ class ApiServer:
     def put_pod(self, pod: PodView) -> PodView:
         pod = self._versioned(pod)
         self.pods[pod.metadata.namespace, pod.name] = pod
-        place = (pod.metadata.namespace, pod.metadata.labels.framework_name)
-        self._pods_of.setdefault(place, set()).add(pod.name)
+        key = (pod.metadata.namespace, pod.metadata.labels.framework_name)
+        self._pods_of.setdefault(key, set()).add(pod.name)
         self._index(pod)
-        self._notify(Verb.CHANGED, pod)
+        self._notify(WatchEventType.CHANGED, pod)
         return pod
 
     def pod_of(self, uid: str) -> PodView | None:
-        found = self._uids.get(uid)
+        found = self._by_uid.get(uid)
         return found if isinstance(found, PodView) else None
 
     def delete_pod(self, namespace: str, name: str, uid: str, *, force: bool = False) -> PodView | None:
@@ -212,9 +212,9 @@ class ApiServer:
         del self.pods[pod.metadata.namespace, pod.name]
         self._pods_of[pod.metadata.namespace, pod.metadata.labels.framework_name].discard(pod.name)
         self._unindex(pod)
-        self._notify(Verb.DELETED, self._versioned(pod))
+        self._notify(WatchEventType.DELETED, self._versioned(pod))
         owner = pod.controller
-        if owner is not None and owner.uid in self._finalized:
+        if owner is not None and owner.uid in self._foreground_deleted:
             self._timeline.after(self._random.uniform(0, 0.05), lambda: self._collect(owner.uid))
 
     def delete_pods_of_attempt(
@@ -222,7 +222,7 @@ class ApiServer:
     ) -> DeletedPods:
         """Delete a page of pods in the order of their names; the token is the last deleted name.
 
-        With `not_older_than`, ignore pods that were created after that version.
+        With `not_older_than`, a list may be as old as that resourceVersion: ignore pods that were created after it.
         """
         owned = [
             pod
@@ -233,7 +233,8 @@ class ApiServer:
         found = [
             pod
             for pod in owned
-            if pod.metadata.labels.attempt == config_map_uid and self._created_at.get(pod.uid, 0) <= newest
+            if pod.metadata.labels.attempt == config_map_uid
+            and self._creation_versions.get(pod.uid, 0) <= newest
         ]
         first, rest = found[: self.max_pods_per_delete], found[self.max_pods_per_delete :]
         for pod in first:
@@ -255,35 +256,37 @@ class ApiServer:
 
     def _collect_if_orphan(self, found: ObjectView) -> None:
         owner = found.controller
-        if owner is None or owner.uid not in self._uids:
+        if owner is None or owner.uid not in self._by_uid:
             self._collect_later(found.uid)
 
     def _collect(self, uid: str) -> None:
-        found = self._uids.get(uid)
+        found = self._by_uid.get(uid)
         if found is None:
             return
-        if uid in self._finalized:
+        if uid in self._foreground_deleted:
             dependents = self.dependents_of(uid)
             if not dependents:
-                self._timeline.after(self._random.uniform(0, 0.02), lambda: self._remove_finalized(found))
+                self._timeline.after(
+                    self._random.uniform(0, 0.02), lambda: self._finish_foreground_deletion(found)
+                )
                 return
             for dependent in dependents:
                 self._delete_as_collector(dependent)
             self._collect_later(uid)
             return
         owner = found.controller if isinstance(found, ObjectView) else None
-        if owner is None or owner.uid not in self._uids:
+        if owner is None or owner.uid not in self._by_uid:
             self._delete_as_collector(found)
 
-    def _remove_finalized(self, found: ObjectView | Framework) -> None:
-        """Remove the object by its name. Like a real API server, do not compare the UID of a ConfigMap: a new
-        ConfigMap of the same name is removed too."""
+    def _finish_foreground_deletion(self, found: ObjectView | Framework) -> None:
+        """Remove an object whose dependents are removed. Like a real API server, remove a ConfigMap by name without
+        comparing the UID: a new ConfigMap of the same name is removed too."""
         current: ObjectView | Framework | None
         match found:
             case ConfigMapView():
                 current = self.config_maps.get((found.metadata.namespace, found.name))
             case _:
-                current = self._uids.get(found.uid)
+                current = self._by_uid.get(found.uid)
         if current is not None:
             self._remove(current)
 
@@ -298,18 +301,18 @@ class ApiServer:
                 self.delete_pod(found.metadata.namespace, found.name, found.uid)
 
     def dependents_of(self, uid: str) -> list[ObjectView]:
-        places = sorted(self._dependents.get(uid, ()))
+        keys = sorted(self._dependents.get(uid, ()))
         found = [
             self.pods.get((space, name)) if kind == "pod" else self.config_maps.get((space, name))
-            for kind, space, name in places
+            for kind, space, name in keys
         ]
         return [dependent for dependent in found if dependent is not None]
 
     # Shared by all of the above
 
-    def _notify(self, verb: Verb, found: Watched) -> None:
+    def _notify(self, event_type: WatchEventType, found: Watched) -> None:
         for watcher in self.watchers:
-            watcher(verb, found)
+            watcher(event_type, found)
 
     def _versioned(self, found: V) -> V:
         self._version += 1
@@ -335,7 +338,7 @@ class ApiServer:
         config_map = self._versioned(config_map)
         self.config_maps[config_map.metadata.namespace, config_map.name] = config_map
         self._index(config_map)
-        self._notify(Verb.CHANGED, config_map)
+        self._notify(WatchEventType.CHANGED, config_map)
         return config_map
 
     def _remove(self, found: ObjectView | Framework) -> None:
@@ -349,16 +352,16 @@ class ApiServer:
 
     def _remove_framework(self, framework: Framework) -> None:
         del self.frameworks[key_of(framework)]
-        del self._uids[framework.uid]
-        self._finalized.discard(framework.uid)
-        self._notify(Verb.DELETED, self._versioned(framework))
+        del self._by_uid[framework.uid]
+        self._foreground_deleted.discard(framework.uid)
+        self._notify(WatchEventType.DELETED, self._versioned(framework))
         for dependent in self.dependents_of(framework.uid):
             self._collect_later(dependent.uid)
 
     def _remove_config_map(self, config_map: ConfigMapView) -> None:
         del self.config_maps[config_map.metadata.namespace, config_map.name]
         self._unindex(config_map)
-        self._notify(Verb.DELETED, self._versioned(config_map))
+        self._notify(WatchEventType.DELETED, self._versioned(config_map))
         for dependent in self.dependents_of(config_map.uid):
             self._collect_later(dependent.uid)
 
@@ -367,15 +370,15 @@ class ApiServer:
         return kind, found.metadata.namespace, found.name
 
     def _index(self, found: ObjectView) -> None:
-        self._uids[found.uid] = found
+        self._by_uid[found.uid] = found
         owner = found.controller
         if owner is not None:
             self._dependents.setdefault(owner.uid, set()).add(self._dependent_key(found))
 
     def _unindex(self, found: ObjectView) -> None:
-        del self._uids[found.uid]
-        self._created_at.pop(found.uid, None)
-        self._finalized.discard(found.uid)
+        del self._by_uid[found.uid]
+        self._creation_versions.pop(found.uid, None)
+        self._foreground_deleted.discard(found.uid)
         owner = found.controller
         if owner is not None:
             self._dependents.get(owner.uid, set()).discard(self._dependent_key(found))

@@ -30,7 +30,7 @@ from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.simulate.api_server import ApiServer, Propagation, Verb, Watched
+from windlass.simulate.api_server import ApiServer, Propagation, Watched, WatchEventType
 from windlass.simulate.invariants import Invariants, RequestInvariants, require
 from windlass.simulate.scenario import Faults
 from windlass.simulate.virtual_time import Timeline, VirtualClock
@@ -45,11 +45,11 @@ MAX_REQUEST_SEC = 2.0
 
 
 _Lists = tuple[tuple[Mapping[Any, Any], Callable[[Any, str], set[FrameworkKey]]], ...]
-"""Objects to list, and the function that records the list."""
+"""Pairs of the objects to list and the function that puts the list into the cache."""
 
 
 class Requests:
-    """Requests that are sent at once. Awaiting it returns their answers, including errors."""
+    """Requests that are sent together. Awaiting them returns their answers, including errors."""
 
     def __init__(self, *effects: Callable[[], Any]) -> None:
         self.effects = effects
@@ -58,9 +58,9 @@ class Requests:
         return (yield self)
 
 
-def receive(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
-    """Record a watch event in the cache. Return the Frameworks that it concerns."""
-    is_deleted = verb is Verb.DELETED
+def receive(cache: Cache, event_type: WatchEventType, found: Watched) -> set[FrameworkKey]:
+    """Record a watch event in the cache. Return the keys of the Frameworks that it affects."""
+    is_deleted = event_type is WatchEventType.DELETED
     match found:
         case Framework():
             is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
@@ -84,27 +84,29 @@ class SimulatedPort:
         self._inject_fault = inject_fault
         self._on_store = on_store
         self.counts: dict[str, int] = {}
-        """Number of requests by kind."""
+        """Number of requests by operation."""
         self.reasons: list[tuple[str, Reason]] = []
 
-    def _request(self, kind: str, framework: Framework | None, do: Callable[[], Any]) -> Callable[[], Any]:
+    def _request(
+        self, operation: str, framework: Framework | None, do: Callable[[], Any]
+    ) -> Callable[[], Any]:
         def effect() -> Any:
-            self.counts[kind] = self.counts.get(kind, 0) + 1
-            error = self._inject_fault(f"{kind} before", framework)
+            self.counts[operation] = self.counts.get(operation, 0) + 1
+            error = self._inject_fault(f"{operation} before", framework)
             if error is not None:
                 return error
             try:
                 answer = do()
             except RequestError as refused:
                 return refused
-            return self._inject_fault(f"{kind} after", framework) or answer
+            return self._inject_fault(f"{operation} after", framework) or answer
 
         return effect
 
     async def _send(
-        self, kind: str, do: Callable[[], T | RequestError], framework: Framework | None = None
+        self, operation: str, do: Callable[[], T | RequestError], framework: Framework | None = None
     ) -> T:
-        (answer,) = await Requests(self._request(kind, framework, do))
+        (answer,) = await Requests(self._request(operation, framework, do))
         if isinstance(answer, RequestError):
             raise answer
         result: T = answer
@@ -171,7 +173,7 @@ class SimulatedPort:
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         def delete() -> None:
-            found = self._server.found(uid)
+            found = self._server.find(uid)
             if isinstance(found, ConfigMapView) and (invariants := self._invariants()) is not None:
                 invariants.check_config_map_deletion(found)
             self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
@@ -180,7 +182,7 @@ class SimulatedPort:
 
     async def delete_framework(self, framework: Framework) -> None:
         def delete() -> None:
-            current = self._server.found(framework.uid)
+            current = self._server.find(framework.uid)
             if isinstance(current, Framework) and current.metadata != framework.metadata:
                 raise ConflictError("the Framework was changed meanwhile")
             if (invariants := self._invariants()) is not None:
@@ -275,10 +277,10 @@ class SimulatedController:
         self._later(lambda: self._enqueue(replace(listed, version)))
         self._later(lambda: self._list(lists[1:], then), min_delay=MAX_LIST_SEC)
 
-    def stall(self, number: int, lasts: float) -> None:
+    def stall(self, number: int, seconds: float) -> None:
         """Delay all events of one of the three watches."""
         watch = (Framework, ConfigMapView, PodView)[number % 3]
-        self._silent_until[watch] = self._timeline.now + timedelta(seconds=lasts)
+        self._silent_until[watch] = self._timeline.now + timedelta(seconds=seconds)
 
     def lead(self) -> None:
         """Become the leader after a relist, because the watches may not have delivered the last leader's writes yet."""
@@ -290,25 +292,27 @@ class SimulatedController:
 
     # Watches
 
-    def _on_event(self, verb: Verb, found: Watched) -> None:
+    def _on_event(self, event_type: WatchEventType, found: Watched) -> None:
         faults = self._faults()
         if self._random.random() < faults.watch_drop:
             if not self._is_relist_planned:
                 self._is_relist_planned = True
                 self._timeline.after(self._random.uniform(1, 30), self.relist)
             return
-        self._deliver(verb, found)
+        self._deliver(event_type, found)
         if self._random.random() < faults.watch_repeat:
-            self._deliver(verb, found)
+            self._deliver(event_type, found)
 
-    def _deliver(self, verb: Verb, found: Watched) -> None:
+    def _deliver(self, event_type: WatchEventType, found: Watched) -> None:
         delay = self._random.uniform(0.001, max(self._faults().watch_delay, 0.002))
         arrival = self._timeline.now + timedelta(seconds=delay)
-        self._timeline.at(max(arrival, self._silent_until[type(found)]), lambda: self._receive(verb, found))
+        self._timeline.at(
+            max(arrival, self._silent_until[type(found)]), lambda: self._receive(event_type, found)
+        )
 
-    def _receive(self, verb: Verb, found: Watched) -> None:
+    def _receive(self, event_type: WatchEventType, found: Watched) -> None:
         if self.is_alive:
-            self._enqueue(receive(self.cache, verb, found))
+            self._enqueue(receive(self.cache, event_type, found))
 
     def _enqueue(self, keys: set[FrameworkKey]) -> None:
         self.has_changes = True
@@ -385,7 +389,7 @@ class SimulatedController:
         return None
 
     def _invariants_of_leader(self) -> RequestInvariants | None:
-        """Return the invariants of requests; None after a crash, because the last requests are not checked."""
+        """Return the invariants of requests, or None after a crash: requests that arrive later are not checked."""
         return self._request_invariants if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:

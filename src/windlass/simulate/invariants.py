@@ -9,7 +9,7 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkStatus, RetryPolicyStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
-from windlass.simulate.kubelets import Instance, Kubelets
+from windlass.simulate.kubelets import Kubelets, TaskKey
 
 RETAIN_SEC = 30 * 24 * 3600
 MAX_STORES_PER_SECOND = 20
@@ -33,32 +33,32 @@ class Invariants:
         self._kubelets = kubelets
         self._stored: dict[str, FrameworkStatus] = {}
         """Last stored statuses by Framework UID. Kept after a deletion, because a pod may still be created."""
-        self._task_of: dict[str, str] = {}
-        """The UID of the task instance that a pod was created for, by pod UID."""
+        self._task_uids: dict[str, str] = {}
+        """The instance UID of the task that each pod was created for, by pod UID."""
         self.is_request_late = False
         """Whether a crashed controller sent the current request. The stored status may not require it any more."""
         server.on_status_stored.append(self._on_status_stored)
         server.on_pod_created.append(self._on_pod_created)
         kubelets.on_start.append(self._on_start)
 
-    def _on_start(self, uid: str, instance: Instance) -> None:
+    def _on_start(self, uid: str, task: TaskKey) -> None:
         """Require at most one running instance of a task (statement 40 of docs/behaviours.md)."""
-        running = self._kubelets.running_of(instance[0])
-        duplicates = [other for other, running in running.items() if running == instance and other != uid]
-        require(not duplicates, f"{instance} runs twice: as {uid} and as {duplicates}")
+        running = self._kubelets.running_of(task[0])
+        duplicates = [other_uid for other_uid, other in running.items() if other == task and other_uid != uid]
+        require(not duplicates, f"{task} runs twice: as {uid} and as {duplicates}")
 
     def _on_pod_created(self, pod: PodView) -> None:
         """Require that the pod belongs to a pending attempt of a task in the stored status."""
         if not pod.metadata.annotations.framework_uid:
             return
-        self._task_of[pod.uid] = pod.metadata.annotations.task_uid
+        self._task_uids[pod.uid] = pod.metadata.annotations.task_uid
         if self.is_request_late:
             return
         status = self._stored.get(pod.metadata.annotations.framework_uid)
         if status is None:
             raise Violation(f"{pod.name} was created before a status was stored")
         attempt = status.attempt_status
-        task = _task(status, pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
+        task = _task_at(status, pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
         is_intended = (
             task is not None
             and pod.metadata.annotations.config_map_uid == attempt.config_map_uid
@@ -80,7 +80,10 @@ class Invariants:
     def _check_attempt_is_empty(
         self, framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus
     ) -> None:
-        """Require that a finished attempt has no ConfigMap and no pods, unless they are kept (behaviour 40)."""
+        """Require that a finished attempt has no ConfigMap and no pods, unless they are kept, and no unfinished task.
+
+        This is statement 40 of docs/behaviours.md.
+        """
         uid = None if old is None else old.attempt_status.config_map_uid
         is_over = old is not None and (new.state.is_over or new.attempt_status.id != old.attempt_status.id)
         if uid is None or not is_over:
@@ -93,7 +96,7 @@ class Invariants:
         ]
         require(not left, f"{framework.name}: an attempt is over but these pods of it exist: {left}")
         require(
-            is_kept or self._server.found(uid) is None,
+            is_kept or self._server.find(uid) is None,
             f"{framework.name}: an attempt is over but its ConfigMap {uid} exists",
         )
         unfinished = [
@@ -105,18 +108,18 @@ class Invariants:
         require(not unfinished, f"{framework.name} is {new.state} but these tasks are not: {unfinished}")
 
     def _check_nothing_runs(self, framework: Framework, new: FrameworkStatus) -> None:
-        """Require that nothing runs after its attempt completed or its task was removed (docs/behaviours.md, 40)."""
+        """Require that no container runs after its attempt is over or its task was removed (statement 40)."""
         running = {
-            uid: instance
-            for uid, instance in self._kubelets.running_of(framework.uid).items()
-            if uid in self._task_of
+            uid: task
+            for uid, task in self._kubelets.running_of(framework.uid).items()
+            if uid in self._task_uids
         }
         if not running:
             return
         tasks = {task.instance_uid for role in new.attempt_status.roles for task in role.task_statuses}
         for pod_uid in running:
             require(
-                self._task_of[pod_uid] in tasks, f"{framework.name}: {pod_uid} runs but its task is removed"
+                self._task_uids[pod_uid] in tasks, f"{framework.name}: {pod_uid} runs but its task is removed"
             )
         require(not new.state.is_over, f"{framework.name} is {new.state} but these containers run: {running}")
         for role in new.attempt_status.roles:
@@ -128,7 +131,7 @@ class Invariants:
                     )
 
     def check_end(self) -> None:
-        """Require that all containers have ended and that only kept objects of completed Frameworks remain."""
+        """Require that nothing runs, is being deleted or waits for a free name, and no ConfigMap or pod is left."""
         require(not self._kubelets.is_anything_running, "containers are still running")
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
@@ -150,7 +153,7 @@ class Invariants:
                 require(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left")
 
     def _is_name_taken(self, framework: Framework) -> bool:
-        """Whether the ConfigMap or the Service of that name belongs to another Framework."""
+        """Return whether another Framework owns the ConfigMap or Service with this Framework's name."""
         config_map = self._server.config_maps.get(
             (framework.namespace, names.config_map_name(framework.name))
         )
@@ -167,14 +170,14 @@ class RequestInvariants:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._seconds: dict[tuple[str, int], int] = {}
+        self._store_counts: dict[tuple[str, int], int] = {}
 
     def check_store(self, framework: str, seconds: float) -> None:
-        """Require that the controller does not store in a hot loop."""
+        """Require that the controller does not store statuses in a hot loop."""
         slot = (framework, int(seconds))
-        self._seconds[slot] = self._seconds.get(slot, 0) + 1
+        self._store_counts[slot] = self._store_counts.get(slot, 0) + 1
         require(
-            self._seconds[slot] <= MAX_STORES_PER_SECOND,
+            self._store_counts[slot] <= MAX_STORES_PER_SECOND,
             f"{framework}: more than {MAX_STORES_PER_SECOND} stores within a second",
         )
 
@@ -246,12 +249,12 @@ class RequestInvariants:
         require(is_expired, f"{framework.name} is deleted before its TTL has expired")
 
     def _framework(self, uid: str) -> Framework | None:
-        found = self._server.found(uid)
+        found = self._server.find(uid)
         return found if isinstance(found, Framework) else None
 
 
 def _task_of(status: FrameworkStatus, pod: PodView) -> TaskStatus | None:
-    """Return the task that the pod was created for, if its attempt is the current one."""
+    """Return the task that the pod was created for, if its attempts of the job and of the task are the current ones."""
     annotations = pod.metadata.annotations
     if status.attempt_status.config_map_uid != annotations.config_map_uid:
         return None
@@ -276,7 +279,7 @@ def _keeps_pods(framework: Framework) -> bool:
     return _is_completed(framework) and framework.spec.completed_pods is CompletedPods.KEEP
 
 
-def _task(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus | None:
+def _task_at(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus | None:
     for role in status.attempt_status.roles:
         if role.name == role_name and index < len(role.task_statuses):
             return role.task_statuses[index]

@@ -25,7 +25,7 @@ FAILURE_CODES = (1, 1, 2, 42, 130, 137, 139, 143, 200, 201, 210)
 EVICTION_AFTER_SEC = 20.0
 """Seconds after which the pods of a lost node are deleted."""
 
-Instance = tuple[str, str, str]
+TaskKey = tuple[str, str, str]
 """Framework UID, role and index of a task."""
 
 
@@ -47,23 +47,23 @@ class Kubelets:
         self._is_lockstep = is_lockstep
         self._endless_roles = endless_roles
         self._lost: set[str] = set()
-        self._running: dict[str, dict[str, Instance]] = {}
-        """The running containers, by Framework UID and pod UID."""
+        self._running: dict[str, dict[str, TaskKey]] = {}
+        """The tasks whose containers run, by Framework UID and pod UID."""
         self.exit_codes: dict[str, int] = {}
         """The exit codes of containers, by pod UID."""
         self.forced: set[str] = set()
         """UIDs of pods that were deleted by force: their containers may still run."""
-        self.on_start: list[Callable[[str, Instance], None]] = []
+        self.on_start: list[Callable[[str, TaskKey], None]] = []
         server.on_pod_created.append(self._schedule)
         server.on_pod_deletion.append(self._on_deletion)
 
-    def lose_node(self, number: int, lasts: float) -> None:
+    def lose_node(self, number: int, seconds: float) -> None:
         node = f"node-{number % NODES}"
         if node in self._lost:
             return
         self._lost.add(node)
         self._timeline.after(EVICTION_AFTER_SEC, lambda: self._evict_from(node))
-        self._timeline.after(lasts, lambda: self._lost.discard(node))
+        self._timeline.after(seconds, lambda: self._lost.discard(node))
 
     def evict(self, pod: PodView) -> None:
         """Fail the pod because its node is low on memory or disk."""
@@ -79,7 +79,7 @@ class Kubelets:
                 self._server.delete_pod(pod.metadata.namespace, pod.name, pod.uid)
 
     def _schedule(self, pod: PodView) -> None:
-        # The random generator chooses the node. A lost node starts pods when it is back.
+        # The random node may be lost. It then starts the pod when it is back.
         node = f"node-{self._random.randrange(NODES)}"
         uid = pod.uid
         self._timeline.after(self._between(0.01, 0.2), lambda: self._bind(uid, node))
@@ -99,10 +99,10 @@ class Kubelets:
         if pod is None or pod.is_deleting or pod.is_terminal:
             return
         labels = pod.metadata.labels
-        instance = (pod.metadata.annotations.framework_uid, labels.role_name, labels.task_index)
-        self._running.setdefault(instance[0], {})[uid] = instance
+        task = (pod.metadata.annotations.framework_uid, labels.role_name, labels.task_index)
+        self._running.setdefault(task[0], {})[uid] = task
         for listener in self.on_start:
-            listener(uid, instance)
+            listener(uid, task)
         status = msgspec.structs.replace(
             pod.status,
             phase=PodPhase.RUNNING,
@@ -162,10 +162,10 @@ class Kubelets:
         running = self._running.get(pod.metadata.annotations.framework_uid, {})
         return running.pop(pod.uid, None) is not None
 
-    def running_of(self, framework_uid: str) -> dict[str, Instance]:
-        """Return the running containers by pod UID, without pods that were deleted by force."""
+    def running_of(self, framework_uid: str) -> dict[str, TaskKey]:
+        """Return the tasks whose containers run, by pod UID, without pods that were deleted by force."""
         running = self._running.get(framework_uid, {})
-        return {uid: instance for uid, instance in running.items() if uid not in self.forced}
+        return {uid: task for uid, task in running.items() if uid not in self.forced}
 
     @property
     def is_anything_running(self) -> bool:

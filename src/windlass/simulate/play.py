@@ -1,4 +1,4 @@
-"""`python -m windlass.simulate.play --seeds 2000`: simulate many scenarios and show the first violation."""
+"""`python -m windlass.simulate.play --seeds 2000`: simulate many scenarios and report violated invariants."""
 
 import argparse
 import os

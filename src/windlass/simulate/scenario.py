@@ -45,8 +45,8 @@ class Faults(msgspec.Struct, frozen=True):
 QUIET = Faults()
 
 
-class EventKind(StrEnum):
-    """Actions of users, nodes and other workloads."""
+class EventType(StrEnum):
+    """Actions of users and other workloads, and failures of nodes, controllers and watches."""
 
     RESCALE = "rescale"
     SUSPEND = "suspend"
@@ -72,11 +72,11 @@ class EventKind(StrEnum):
 
 class Event(msgspec.Struct, frozen=True):
     at: float
-    kind: EventKind
+    type: EventType
     framework: int = 0
     """Index of the submission."""
     number: int = 0
-    """Index of a task or a node, or a new number of tasks; taken modulo the number that is available."""
+    """Index of a pod, role, node, watch or edit, or a new number of tasks; taken modulo the available number."""
     lasts: float = 0.0
 
 
@@ -93,11 +93,11 @@ class Scenario(msgspec.Struct, frozen=True):
     replicas: int = 2
     """Number of controllers, one of which leads."""
     is_lockstep: bool = False
-    """Whether all pods are bound, start and end at the same times, and succeed."""
+    """Whether all pods take the same time to be bound, to start and to end."""
     endless_roles: frozenset[str] = frozenset()
     """Roles whose containers never end by themselves, e.g. parameter servers."""
     faults_end: float = 0.0
-    """Seconds after which there are no faults and everything must end."""
+    """Seconds after which there are no faults, so that every Framework must settle."""
 
     def describe(self) -> str:
         """Return a readable summary, without pod templates."""
@@ -112,7 +112,7 @@ class Scenario(msgspec.Struct, frozen=True):
                 f"  {submission.at:7.2f} s  #{number} {framework.name} ({framework.group}){annotations}: {spec}"
             )
         lines += [
-            f"  {event.at:7.2f} s  {event.kind} of #{event.framework}"
+            f"  {event.at:7.2f} s  {event.type} of #{event.framework}"
             f" (number {event.number}, lasts {event.lasts:.1f} s)"
             for event in self.events
         ]
@@ -135,7 +135,7 @@ def draw(seed: int) -> Scenario:
         Event(
             # Half of the events happen while the first pods start.
             at=random.uniform(0, random.choice((20, faults_end))),
-            kind=random.choice(tuple(EventKind)),
+            type=random.choice(tuple(EventType)),
             framework=random.randrange(count),
             number=random.randrange(60),
             lasts=random.uniform(1, 120),
@@ -159,19 +159,19 @@ def draw(seed: int) -> Scenario:
 
 
 def _change_during_stall(random: Random) -> list[Event]:
-    """Stall the watch of pods while they are created, and then change the job."""
+    """Return events that stall the watch of pods while they are created, and then change the job."""
     begin = random.uniform(3, 10)
-    kinds = (
-        EventKind.STOP,
-        EventKind.RESCALE,
-        EventKind.SUSPEND,
-        EventKind.REMOVE_ROLE,
-        EventKind.CHANGE_LEADER,
-        EventKind.DELETE_CONFIG_MAP_BACKGROUND,
+    types = (
+        EventType.STOP,
+        EventType.RESCALE,
+        EventType.SUSPEND,
+        EventType.REMOVE_ROLE,
+        EventType.CHANGE_LEADER,
+        EventType.DELETE_CONFIG_MAP_BACKGROUND,
     )
     return [
-        Event(at=begin, kind=EventKind.STALL, number=2, lasts=random.uniform(5, 60)),
-        Event(at=begin + random.uniform(0, 10), kind=random.choice(kinds)),
+        Event(at=begin, type=EventType.STALL, number=2, lasts=random.uniform(5, 60)),
+        Event(at=begin + random.uniform(0, 10), type=random.choice(types)),
     ]
 
 
@@ -226,8 +226,8 @@ def draw_many_frameworks(seed: int, count: int, tasks: int = 2) -> Scenario:
     events = tuple(
         Event(
             at=random.uniform(0, count / 100),
-            kind=random.choice(
-                (EventKind.DELETE_POD, EventKind.EVICT_POD, EventKind.DELETE_CONFIG_MAP_FOREGROUND)
+            type=random.choice(
+                (EventType.DELETE_POD, EventType.EVICT_POD, EventType.DELETE_CONFIG_MAP_FOREGROUND)
             ),
             framework=random.randrange(count),
             number=random.randrange(tasks),

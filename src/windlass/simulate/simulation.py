@@ -1,4 +1,4 @@
-"""Simulates a scenario: controllers, API server, kubelets and users, with a virtual clock and one random seed."""
+"""Simulate a scenario: controllers, API server, kubelets and users, with a virtual clock and one random seed."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,13 +20,13 @@ from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
 from windlass.simulate.invariants import Invariants, RequestInvariants, Violation, require
 from windlass.simulate.kubelets import Kubelets
-from windlass.simulate.scenario import QUIET, Event, EventKind, Faults, Scenario, Submission
+from windlass.simulate.scenario import QUIET, Event, EventType, Faults, Scenario, Submission
 from windlass.simulate.status_invariants import StatusInvariants
 from windlass.simulate.virtual_time import Timeline
 
 TAKEOVER_SEC = MAX_REQUEST_SEC * 2
-MAX_RUN = timedelta(hours=3)
-"""Virtual time after the faults have ended, within which everything must end."""
+MAX_SETTLING_TIME = timedelta(hours=3)
+"""Virtual time after the last event within which every Framework must settle."""
 STEPS_PER_CHECK = 20_000
 MAX_PASSES_PER_FRAMEWORK = 5_000
 
@@ -55,7 +55,7 @@ class Simulation:
         self._request_invariants = RequestInvariants(self.server)
         times = [submission.at for submission in scenario.submissions]
         times += [event.at + event.lasts for event in scenario.events]
-        self._last_event = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
+        self._last_event_time = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
         self._next_tick: float | None = None
         self._is_finished = False
@@ -69,10 +69,10 @@ class Simulation:
 
     def run(self) -> "Simulation":
         """Run the scenario to its end. Raise `Violation` if an invariant is violated."""
-        deadline = self._last_event + MAX_RUN
+        deadline = self._last_event_time + MAX_SETTLING_TIME
         limit = MAX_PASSES_PER_FRAMEWORK * max(1, len(self.scenario.submissions))
         self.timeline.at(self._faults_end, self._end_faults)
-        self.timeline.at(self._last_event, self._check_if_finished)
+        self.timeline.at(self._last_event_time, self._check_if_finished)
         steps = 0
         last_check = self.timeline.now
         while not self._is_finished and self.timeline.now <= deadline and self.timeline.step():
@@ -93,11 +93,11 @@ class Simulation:
         return sum(controller.passes for controller in (*self.controllers, *self.retired))
 
     def requests(self) -> dict[str, int]:
-        """Return the number of requests of all controllers, by kind."""
+        """Return the number of requests of all controllers, by operation."""
         total: dict[str, int] = {}
         for controller in (*self.controllers, *self.retired):
-            for kind, count in controller.port.counts.items():
-                total[kind] = total.get(kind, 0) + count
+            for operation, count in controller.port.counts.items():
+                total[operation] = total.get(operation, 0) + count
         return total
 
     # Passes
@@ -122,7 +122,7 @@ class Simulation:
         return msgspec.structs.replace(QUIET, duration=self.scenario.faults.duration)
 
     def _end_faults(self) -> None:
-        """Resume everything that is suspended, and list everything that watches have missed."""
+        """Resume or start all Frameworks, and relist, because the watches may have missed events."""
         for framework in tuple(self.server.frameworks.values()):
             self._change_spec(framework, _resumed(framework.spec))
         for controller in self.controllers:
@@ -187,20 +187,20 @@ class Simulation:
         self.timeline.after(event.at, lambda: self._apply(event))
 
     def _apply(self, event: Event) -> None:
-        match event.kind:
-            case EventKind.CRASH:
+        match event.type:
+            case EventType.CRASH:
                 self._crash()
-            case EventKind.CHANGE_LEADER:
+            case EventType.CHANGE_LEADER:
                 self._change_leader()
-            case EventKind.LOSE_NODE:
+            case EventType.LOSE_NODE:
                 self.kubelets.lose_node(event.number, event.lasts)
-            case EventKind.STALL:
+            case EventType.STALL:
                 for controller in self.controllers:
                     controller.stall(event.number, event.lasts)
-            case EventKind.RELIST:
+            case EventType.RELIST:
                 for controller in self.controllers:
                     controller.relist()
-            case EventKind.RECREATE:
+            case EventType.RECREATE:
                 self._recreate(event)
             case _:
                 framework = self._framework(event)
@@ -208,18 +208,18 @@ class Simulation:
                     self._apply_to(framework, event)
 
     def _apply_to(self, framework: Framework, event: Event) -> None:
-        match event.kind:
-            case EventKind.DELETE_FOREGROUND:
+        match event.type:
+            case EventType.DELETE_FOREGROUND:
                 self.server.delete_framework(framework, Propagation.FOREGROUND)
-            case EventKind.DELETE_BACKGROUND:
+            case EventType.DELETE_BACKGROUND:
                 self.server.delete_framework(framework, Propagation.BACKGROUND)
-            case EventKind.DELETE_CONFIG_MAP_FOREGROUND:
+            case EventType.DELETE_CONFIG_MAP_FOREGROUND:
                 self._delete_config_map(framework, Propagation.FOREGROUND)
-            case EventKind.DELETE_CONFIG_MAP_BACKGROUND:
+            case EventType.DELETE_CONFIG_MAP_BACKGROUND:
                 self._delete_config_map(framework, Propagation.BACKGROUND)
-            case EventKind.DELETE_POD | EventKind.EVICT_POD:
+            case EventType.DELETE_POD | EventType.EVICT_POD:
                 self._delete_or_evict_pod(framework, event)
-            case EventKind.FOREIGN_POD:
+            case EventType.FOREIGN_POD:
                 self._create_foreign_pod(framework, event)
             case _:
                 self._edit(framework, event)
@@ -227,20 +227,20 @@ class Simulation:
     def _edit(self, framework: Framework, event: Event) -> None:
         """Change the spec as a user would."""
         spec = framework.spec
-        match event.kind:
-            case EventKind.EDIT:
+        match event.type:
+            case EventType.EDIT:
                 self._change_spec(framework, scenarios.edited(spec, event.number))
-            case EventKind.STOP:
+            case EventType.STOP:
                 self._change_spec(framework, msgspec.structs.replace(spec, execution_type=ExecutionType.STOP))
-            case EventKind.START:
+            case EventType.START:
                 if spec.execution_type is ExecutionType.CREATE:
                     self._change_spec(
                         framework, msgspec.structs.replace(spec, execution_type=ExecutionType.START)
                     )
-            case EventKind.SUSPEND | EventKind.RESUME:
-                is_suspended = event.kind is EventKind.SUSPEND
+            case EventType.SUSPEND | EventType.RESUME:
+                is_suspended = event.type is EventType.SUSPEND
                 self._change_spec(framework, msgspec.structs.replace(spec, suspend=is_suspended))
-            case EventKind.RESCALE | EventKind.REMOVE_ROLE:
+            case EventType.RESCALE | EventType.REMOVE_ROLE:
                 self._rescale(framework, event)
 
     def _framework(self, event: Event) -> Framework | None:
@@ -256,7 +256,7 @@ class Simulation:
         if not roles:
             return
         number = event.number % len(roles)
-        if event.kind is EventKind.REMOVE_ROLE:
+        if event.type is EventType.REMOVE_ROLE:
             roles.pop(number)
         else:
             roles[number] = msgspec.structs.replace(roles[number], task_number=event.number % 6)
@@ -271,7 +271,7 @@ class Simulation:
         if not pods:
             return
         pod = pods[event.number % len(pods)]
-        if event.kind is EventKind.EVICT_POD:
+        if event.type is EventType.EVICT_POD:
             self.kubelets.evict(pod)
         else:
             self.server.delete_pod(pod.metadata.namespace, pod.name, pod.uid)
@@ -284,7 +284,7 @@ class Simulation:
             )
 
     def _create_foreign_pod(self, framework: Framework, event: Event) -> None:
-        """Create a pod with a name that the Framework needs, with or without its label."""
+        """Create a pod with a name that the Framework needs, with or without the Framework's label."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
         name = f"{framework.name}-{role}-{event.number % 6}"
         if (framework.namespace, name) in self.server.pods:
@@ -304,19 +304,19 @@ class Simulation:
 
     def _crash(self) -> None:
         """Crash the leader and start a new replica. Another leader is elected after a while."""
-        leader = self._end_leader()
+        leader = self._replace_leader()
         if leader is not None:
             successor = self._random.randrange(len(self.controllers))
             self.timeline.after(self._random.uniform(TAKEOVER_SEC, 20), lambda: self._elect(successor))
 
     def _change_leader(self) -> None:
         """Make the leader lose its lease, so that it ends. The next replica becomes the leader."""
-        leader = self._end_leader()
+        leader = self._replace_leader()
         if leader is not None:
             successor = (leader + 1) % len(self.controllers)
             self.timeline.after(TAKEOVER_SEC, lambda: self._elect(successor))
 
-    def _end_leader(self) -> int | None:
+    def _replace_leader(self) -> int | None:
         for number, controller in enumerate(self.controllers):
             if controller.is_leader:
                 controller.crash()

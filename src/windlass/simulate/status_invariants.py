@@ -16,7 +16,7 @@ from windlass.simulate.invariants import require
 from windlass.simulate.kubelets import Kubelets
 
 SLACK = timedelta(seconds=5)
-"""Time between a decision and its store."""
+"""Maximum time between a decision and its store."""
 NEVER_RETRIED = {-210, -220, -230, -250}
 
 
@@ -100,9 +100,10 @@ class StatusInvariants:
         uid = task.attempt_status.pod_uid or ""
         code = 0 if completion is None else completion.code
         if code >= 0:
-            ended = self._kubelets.exit_codes.get(uid)
+            exit_code = self._kubelets.exit_codes.get(uid)
             require(
-                ended == code, f"{role.name}-{task.index} ended with {code} but its container with {ended}"
+                exit_code == code,
+                f"{role.name}-{task.index} ended with {code} but its container with {exit_code}",
             )
         if code == CompletionCode.POD_EXTERNAL_DELETED:
             pod = self._server.pod_of(uid)
@@ -117,7 +118,7 @@ class StatusInvariants:
         spec = framework.spec
         match ended.code:
             case CompletionCode.CONFIG_MAP_EXTERNAL_DELETED:
-                found = self._server.found(attempt.config_map_uid or "")
+                found = self._server.find(attempt.config_map_uid or "")
                 require(
                     found is None or found.is_deleting, f"{framework.name}: -100 but the ConfigMap exists"
                 )
@@ -217,12 +218,10 @@ def _check_no_retry_left(framework: Framework, new: FrameworkStatus) -> None:
     if ended is None or ended.code in NEVER_RETRIED or ended.type.name != "Failed":
         return
     has_retries_left = new.retry_policy_status.accountable_retried_count < policy.max_retry_count
-    is_for_counting = not policy.fancy_retry_policy or not (
+    is_counted = not policy.fancy_retry_policy or not (
         {"Transient", "Permanent"} & set(ended.type.attributes)
     )
-    require(
-        not (is_for_counting and has_retries_left), f"{framework.name} completed with retries left: {ended}"
-    )
+    require(not (is_counted and has_retries_left), f"{framework.name} completed with retries left: {ended}")
     require(
         ended.code != CompletionCode.FRAMEWORK_SUSPENDED, f"{framework.name} was completed by a suspension"
     )

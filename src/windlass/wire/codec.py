@@ -1,6 +1,6 @@
 """Encode and decode the model as JSON. The controller does this for every watch event and status update.
 
-Decoding is fast and strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses
+Decoding is strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses
 files of users and reports positions.
 """
 
@@ -21,7 +21,7 @@ from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
 from windlass.wire import json_depth
 
 COMPRESSION_THRESHOLD = 716_800
-"""The size in bytes of JSON from which task role statuses are stored compressed (docs/behaviours.md, 50)."""
+"""The JSON size in bytes from which task role statuses are stored compressed (statement 50 of docs/behaviours.md)."""
 MAX_EXPANDED_BYTES = 256 * 1024 * 1024
 """The limit for expanded statuses. 10,000 tasks with full messages need much less."""
 SHOWN_LENGTH = 80
@@ -92,7 +92,7 @@ def compress_status(status: FrameworkStatus) -> FrameworkStatus:
 
 
 def expand_status(status: FrameworkStatus) -> FrameworkStatus:
-    """Return the status with expanded task role statuses. The plain field has priority over the compressed one."""
+    """Return the status with expanded task role statuses. The plain field has priority unless it is empty."""
     attempt = status.attempt_status
     compressed = attempt.task_role_statuses_compressed
     if attempt.task_role_statuses is not None and compressed is msgspec.UNSET:
@@ -205,7 +205,7 @@ class InvalidFramework(msgspec.Struct, frozen=True):
 
 
 def read_framework(data: Data) -> Framework | InvalidFramework:
-    """Decode a Framework, or its readable part. Raise `DecodeError` only if it has no name.
+    """Decode a Framework, or its readable part. Raise `DecodeError` only if it has no readable name or apiVersion.
 
     A status without `attemptStatus` has only conditions from before the first attempt, and counts as absent.
     """
@@ -238,7 +238,7 @@ def _read_in_parts(data: Data, error: DecodeError) -> Framework | InvalidFramewo
 
 
 def _decode_partially(data: Data) -> tuple[Json, bool]:
-    """Return the object, and whether it is complete."""
+    """Return the object, or only its upper levels if it is nested too deeply, and whether it is complete."""
     try:
         whole: Json = msgspec.json.decode(data)
     except RecursionError:
@@ -260,36 +260,36 @@ _METADATA_TYPES: dict[str, Any] = {
 def _valid_metadata(raw: Json) -> ObjectMeta:
     """Return the metadata without fields of a wrong type."""
     return msgspec.convert(
-        {key: raw[key] for key, kind in _METADATA_TYPES.items() if key in raw and _is_a(kind, raw[key])},
+        {key: raw[key] for key, type_ in _METADATA_TYPES.items() if key in raw and _is_a(type_, raw[key])},
         ObjectMeta,
     )
 
 
-def _is_a(kind: Any, value: Any) -> bool:
+def _is_a(type_: Any, value: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, type_)
     except msgspec.ValidationError:
         return False
     return True
 
 
-def invalid_status_patch(unreadable: InvalidFramework, now: datetime) -> bytes | None:
+def invalid_status_patch(framework: InvalidFramework, now: datetime) -> bytes | None:
     """Return a merge patch that sets the condition Invalid; None if it is already set."""
-    kind = ConditionType.INVALID
-    current = next((condition for condition in unreadable.conditions if condition.get("type") == kind), {})
+    invalid = ConditionType.INVALID
+    current = next((condition for condition in framework.conditions if condition.get("type") == invalid), {})
     is_true = current.get("status") == "True"
-    if is_true and current.get("message") == unreadable.error:
+    if is_true and current.get("message") == framework.error:
         return None
     condition = {
-        "type": kind,
+        "type": invalid,
         "status": "True",
         "lastTransitionTime": (is_true and current.get("lastTransitionTime")) or now.replace(microsecond=0),
-        "reason": kind,
-        "message": unreadable.error,
+        "reason": invalid,
+        "message": framework.error,
     }
-    others = [condition for condition in unreadable.conditions if condition.get("type") != kind]
+    others = [condition for condition in framework.conditions if condition.get("type") != invalid]
     patch = {
-        "metadata": {"resourceVersion": unreadable.metadata.resource_version},
+        "metadata": {"resourceVersion": framework.metadata.resource_version},
         "status": {"conditions": [*others, condition]},
     }
     return _encoder.encode(patch)
@@ -328,7 +328,7 @@ class _Managed(msgspec.Struct):
 
 
 _managed_decoder = msgspec.json.Decoder(_Managed)
-_NO_STATUS = frozenset({".", "f:conditions"})
+_IGNORED_STATUS_FIELDS = frozenset({".", "f:conditions"})
 """Fields that other clients may set without running the Framework."""
 
 
@@ -341,5 +341,5 @@ def status_writers(data: Data) -> tuple[StatusWriter, ...]:
     return tuple(
         StatusWriter(entry.manager, entry.time, entry.operation)
         for entry in entries
-        if entry.fields is not None and not _NO_STATUS.issuperset(entry.fields.status or ())
+        if entry.fields is not None and not _IGNORED_STATUS_FIELDS.issuperset(entry.fields.status or ())
     )

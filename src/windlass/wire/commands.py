@@ -35,15 +35,15 @@ def container_arguments(command: str | Collection[str], variables: Collection[st
         return list(command)
     text = command.strip()
     known = LOWER_CASE_VARIABLES.union(variables)
-    found = shlex.split(text)
-    if _needs_shell(_replace_variables(text, known, "x"), found):
+    words = shlex.split(text)
+    if _needs_shell(_replace_variables(text, known, "x"), words):
         return [*SHELL, _escape(_replace_variables(text, known, r"${\1}"), ())]
-    return [_escape(word, known) for word in found]
+    return [_escape(word, known) for word in words]
 
 
-def _needs_shell(text: str, found: list[str]) -> bool:
+def _needs_shell(text: str, words: list[str]) -> bool:
     bare = _QUOTED.sub("x", text)
-    first = found[0] if found else ""
+    first = words[0] if words else ""
     return (
         _SHELL_SYNTAX.search(bare) is not None
         or _SHELL_WORD.fullmatch(first) is not None
@@ -57,7 +57,7 @@ def _replace_variables(text: str, known: Collection[str], by: str) -> str:
 
 
 def _escape(text: str, known: Collection[str]) -> str:
-    """Escape `$$` and `$(`, which Kubernetes would replace, except in references to known variables."""
+    """Escape `$$` and `$(`, which Kubernetes replaces, except in references to variables (none if `known` is empty)."""
     return _KUBERNETES_SYNTAX.sub(
         lambda found: found[0] if found[1] and _is_variable(found[1], known) else f"$${found[0][1:]}", text
     )

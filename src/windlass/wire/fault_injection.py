@@ -1,6 +1,6 @@
 """Parse fault injections, which test the policies of a job: `kill worker-1 after 5s`.
 
-    kill TASK [after DURATION]          kill the process (137)
+    kill TASK [after DURATION]          kill the process (exit code 137)
     exit CODE TASK [after DURATION]     exit with a code
     delete TASK [after DURATION]        delete the pod
     delay TASK [by] DURATION            start the task later

@@ -29,24 +29,24 @@ def limit_depth(data: bytes, deepest: int) -> bytes:
 
 
 def member(data: bytes, key: str) -> bytes:
-    """Return the object or list at a key; empty if the key is absent."""
+    """Return the object or list at a key of the outermost object; empty if there is none."""
     return next(_below(data, key, level=2), b"")
 
 
 def elements(data: bytes, key: str) -> list[bytes]:
-    """Return the objects and lists in the list at a key."""
+    """Return the objects and lists in the list at a key of the outermost object."""
     return list(_below(data, key, level=3))
 
 
 def _below(data: bytes, key: str, level: int) -> Iterator[bytes]:
-    """Yield the values at a level below a key of the outermost object."""
+    """Yield the objects and lists at a level below a key of the outermost object."""
     wanted = f'"{key}"'.encode()
     name = b""
     begun = 0
-    for mark, begin, end, found in _tokens(data):
-        if found == 1 and mark not in _OPENING + _CLOSING:
+    for mark, begin, end, token_level in _tokens(data):
+        if token_level == 1 and mark not in _OPENING + _CLOSING:
             name = mark
-        elif name == wanted and found == level:
+        elif name == wanted and token_level == level:
             if mark in _OPENING:
                 begun = begin
             elif mark in _CLOSING:
@@ -54,7 +54,7 @@ def _below(data: bytes, key: str, level: int) -> Iterator[bytes]:
 
 
 def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
-    """Yield strings and brackets with their start, end and level. A bracket has the level that it opens."""
+    """Yield strings and brackets with their start, end and level. A bracket has the level inside it."""
     level = 0
     for token in _TOKEN.finditer(data):
         mark = token[0]

@@ -25,12 +25,12 @@ def check(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
     else:
         expected, is_valid = _SIMPLE_TYPES[type_name]
         if not is_valid(node):
-            yield from structural_validation.wrong_type(node, expected, path)
+            yield from structural_validation.wrong_value(node, expected, path)
 
 
 def _check_items(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Sequence):
-        yield from structural_validation.wrong_type(node, "a list", path)
+        yield from structural_validation.wrong_value(node, "a list", path)
         return
     for index, item in enumerate(node.items):
         yield from check(item, type_name, diagnostics.item(path, index))
@@ -38,7 +38,7 @@ def _check_items(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnos
 
 def _check_values(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(node, "a mapping", path)
+        yield from structural_validation.wrong_value(node, "a mapping", path)
         return
     for key, value in node.entries.items():
         yield from check(value, type_name, diagnostics.field(path, key))
@@ -47,7 +47,7 @@ def _check_values(node: tree.Node, type_name: str, path: str) -> Iterator[Diagno
 def _check_object(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
     object_type = k8s_types.types()[type_name]
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(node, f"a mapping ({_short_name(type_name)})", path)
+        yield from structural_validation.wrong_value(node, f"a mapping ({_short_name(type_name)})", path)
         return
     for key in node.entries:
         value = node.get(key)

@@ -20,7 +20,7 @@ MAX_MESSAGE_LENGTH = 1000
 _is_a_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_role_name = re.compile(names.ROLE_NAME_PATTERN).fullmatch
 
-_MAX_LIST_LENGTH = 100_000
+_MAX_ADDRESS_LIST_LENGTH = 100_000
 """Linux limits an environment variable to 128 KiB."""
 
 _is_service_name = re.compile("[a-z][-a-z0-9]*").fullmatch
@@ -52,10 +52,10 @@ def _problems(framework: Framework) -> list[str]:
             f"{names.HOSTNAME_LIMIT} lower-case letters, digits and hyphens, with a letter or digit at both ends: "
             "pods are named after it. Create the Framework again with a valid name."
         )
-    first: dict[str, int] = {}
+    first_indexes: dict[str, int] = {}
     for index, role in enumerate(framework.spec.task_roles):
         problems += _role_problems(
-            role, f"spec.taskRoles[{index}]", first.setdefault(role.name, index), index
+            role, f"spec.taskRoles[{index}]", first_indexes.setdefault(role.name, index), index
         )
     tasks = sum(role.task_number for role in framework.spec.task_roles)
     if tasks > MAX_TASKS:
@@ -66,11 +66,11 @@ def _problems(framework: Framework) -> list[str]:
     return [*problems, *annotation_problems(framework)]
 
 
-def _role_problems(role: TaskRoleSpec, path: str, first: int, index: int) -> list[str]:
+def _role_problems(role: TaskRoleSpec, path: str, first_index: int, index: int) -> list[str]:
     problems = []
-    if first != index:
+    if first_index != index:
         problems.append(
-            f"{path}.name: found {_quoted(role.name)}, which is also the name of spec.taskRoles[{first}]. "
+            f"{path}.name: found {_quoted(role.name)}, which is also the name of spec.taskRoles[{first_index}]. "
             "Give each role a unique name."
         )
     if not _is_a_role_name(role.name):
@@ -94,7 +94,7 @@ def _quoted(name: str) -> str:
 
 
 def annotation_problems(framework: Framework) -> list[str]:
-    """Return the problems of requested features: unknown values, and names that a Service cannot have."""
+    """Return the problems of requested features: unknown values, invalid names, and too many tasks."""
     annotations = framework.metadata.annotations
     found = [_unknown_value(name, value, known) for name, value, known in unknown_values(annotations)]
     runtime = requested_features(annotations).runtime
@@ -108,9 +108,9 @@ def annotation_problems(framework: Framework) -> list[str]:
         )
     for index, role in enumerate(framework.spec.task_roles):
         found += _role_name_problems(
-            role, f"spec.taskRoles[{index}]", is_listed=runtime in ADDRESS_LIST_RUNTIMES
+            role, f"spec.taskRoles[{index}]", has_hosts_variable=runtime in ADDRESS_LIST_RUNTIMES
         )
-    if runtime in ADDRESS_LIST_RUNTIMES and _address_list_length(framework) > _MAX_LIST_LENGTH:
+    if runtime in ADDRESS_LIST_RUNTIMES and _address_list_length(framework) > _MAX_ADDRESS_LIST_LENGTH:
         found.append(
             f"spec.taskRoles: found {sum(role.task_number for role in framework.spec.task_roles)} tasks, too many to "
             f"list in an environment variable. Remove {names.RUNTIME_ANNOTATION}, set "
@@ -127,9 +127,9 @@ def _unknown_value(name: str, value: str, known: tuple[str, ...]) -> str:
     )
 
 
-def _role_name_problems(role: TaskRoleSpec, path: str, *, is_listed: bool) -> list[str]:
+def _role_name_problems(role: TaskRoleSpec, path: str, *, has_hosts_variable: bool) -> list[str]:
     problems = []
-    if is_listed and role.name[:1].isdigit():
+    if has_hosts_variable and role.name[:1].isdigit():
         problems.append(
             f"{path}.name: found {diagnostics.quoted(role.name)}, expected a letter at the beginning: with this "
             f"{names.RUNTIME_ANNOTATION} the variable {diagnostics.truncate(role.name.upper())}_HOSTS is set, and "
@@ -145,9 +145,9 @@ def _role_name_problems(role: TaskRoleSpec, path: str, *, is_listed: bool) -> li
 
 
 def _address_list_length(framework: Framework) -> int:
-    """Return the length of the longest variable, which lists addresses such as `worker-0.digits:2222`."""
-    longest_number, port_length = 6, 8
+    """Return an upper bound for the length of a variable with addresses such as `worker-0.digits:2222`."""
+    index_length, port_length = 6, 8
     return sum(
-        role.task_number * (len(role.name) + len(framework.name) + longest_number + port_length)
+        role.task_number * (len(role.name) + len(framework.name) + index_length + port_length)
         for role in framework.spec.task_roles
     )

@@ -1,4 +1,7 @@
-"""Log lines with complete objects, written before an object or its status is deleted or reset (behaviour 49)."""
+"""Log lines with complete objects, written before an object is deleted or its status is reset.
+
+This is statement 49 of docs/behaviours.md.
+"""
 
 from enum import StrEnum
 

@@ -25,7 +25,11 @@ MAX_OPERATIONS = 2000
 """The server accepts at most 10,000, and applies them one by one."""
 
 _ENCODER = msgspec.json.Encoder()
-_DESCENDED: tuple[type[msgspec.Struct], ...] = (FrameworkStatus, FrameworkAttemptStatus, TaskRoleStatus)
+_COMPARED_BY_FIELD: tuple[type[msgspec.Struct], ...] = (
+    FrameworkStatus,
+    FrameworkAttemptStatus,
+    TaskRoleStatus,
+)
 """Types whose fields are compared one by one. Other values are replaced as a whole."""
 _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
@@ -74,7 +78,7 @@ def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterato
         if before is after or after is msgspec.UNSET:
             continue
         place = f"{path}/{key}"
-        if isinstance(after, _DESCENDED):
+        if isinstance(after, _COMPARED_BY_FIELD):
             yield from _differences(place, before, after)
         elif _have_same_identities(before, after):
             yield from _item_differences(place, before, after)
@@ -89,7 +93,7 @@ def _item_differences(
         if before is after:
             continue
         place = f"{path}/{position}"
-        if isinstance(after, _DESCENDED):
+        if isinstance(after, _COMPARED_BY_FIELD):
             yield from _differences(place, before, after)
         elif before != after:
             # At a position of a list, `add` would insert.
@@ -109,5 +113,5 @@ def _have_same_identities(old: Any, new: Any) -> bool:
 
 
 @functools.cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    return tuple(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))

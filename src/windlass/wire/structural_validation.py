@@ -37,13 +37,13 @@ def check(
     node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
 ) -> Iterator[Diagnostic]:
     """Yield how a node differs from a struct. With `is_open`, unknown fields are allowed."""
-    yield from _check_struct(node, _described(struct), path, is_open=is_open)
+    yield from _check_struct(node, _struct_type(struct), path, is_open=is_open)
 
 
-def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic]:
+def wrong_value(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic]:
     """Yield a diagnostic, unless the value already has one."""
     if not isinstance(node, tree.Invalid):
-        fix = _quoting(node, expected)
+        fix = _quoting_fix(node, expected)
         advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
         message = f"found {describe(node)}, expected {expected}{advice}"
         yield diagnostics.error(node, path, message, Rule.WRONG_VALUE, fix)
@@ -81,22 +81,22 @@ def describe(node: tree.Node) -> str:
 
 
 def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the names of the fields in a file."""
+    """Return the names that the fields of a struct have in files."""
     return tuple(field.encode_name for field in msgspec.structs.fields(struct))
 
 
 @functools.cache
-def _described(struct: type[msgspec.Struct]) -> inspect.StructType:
-    description = inspect.type_info(struct)
-    assert isinstance(description, inspect.StructType)  # noqa: S101 — narrows the type
-    return description
+def _struct_type(struct: type[msgspec.Struct]) -> inspect.StructType:
+    struct_type = inspect.type_info(struct)
+    assert isinstance(struct_type, inspect.StructType)  # noqa: S101 — narrows the type
+    return struct_type
 
 
 def _check_struct(
     node: tree.Node, struct: inspect.StructType, path: str, *, is_open: bool = False
 ) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
-        yield from wrong_type(node, "a mapping", path)
+        yield from wrong_value(node, "a mapping", path)
         return
     fields = {field.encode_name: field for field in struct.fields}
     known = tuple(fields)
@@ -112,70 +112,70 @@ def _check_struct(
             yield diagnostics.missing_field(node, path, name)
 
 
-def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
-    match kind:
+def _check_type(node: tree.Node, type_: inspect.Type, path: str) -> Iterator[Diagnostic]:
+    match type_:
         case inspect.StructType():
-            yield from _check_struct(node, kind, path)
+            yield from _check_struct(node, type_, path)
         case inspect.Metadata():
-            yield from _check_described(node, kind, path)
+            yield from _check_described(node, type_, path)
         case inspect.UnionType():
-            yield from _check_union(node, kind, path)
+            yield from _check_union(node, type_, path)
         case inspect.VarTupleType():
-            yield from _check_items(node, kind.item_type, path)
+            yield from _check_items(node, type_.item_type, path)
         case inspect.DictType():
-            yield from _check_values(node, kind, path)
+            yield from _check_values(node, type_, path)
         case _:
-            yield from _check_scalar(node, kind, path)
+            yield from _check_scalar(node, type_, path)
 
 
-def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
-    match kind:
+def _check_scalar(node: tree.Node, type_: inspect.Type, path: str) -> Iterator[Diagnostic]:
+    match type_:
         case inspect.EnumType():
-            yield from _check_choice(node, tuple(str(member.value) for member in kind.cls), path)
+            yield from _check_choice(node, tuple(str(member.value) for member in type_.cls), path)
         case inspect.IntType() | inspect.FloatType():
-            yield from _check_number(node, kind, path)
+            yield from _check_number(node, type_, path)
         case inspect.StrType():
-            yield from _check_string(node, kind, path)
+            yield from _check_string(node, type_, path)
         case inspect.BoolType():
             if not (isinstance(node, tree.Scalar) and isinstance(node.value, bool)):
-                yield from wrong_type(node, "true or false", path)
+                yield from wrong_value(node, "true or false", path)
         case inspect.DateTimeType():
             if not _is_a_time(node):
-                yield from wrong_type(node, "a time such as 2018-06-14T21:53:04Z", path)
+                yield from wrong_value(node, "a time such as 2018-06-14T21:53:04Z", path)
 
 
-def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Diagnostic]:
+def _check_described(node: tree.Node, type_: inspect.Metadata, path: str) -> Iterator[Diagnostic]:
     """Check a type with a description, which is the best explanation of what is expected."""
-    expected = (kind.extra_json_schema or {}).get("description")
-    if expected is not None and not _accepts(kind.type, node):
-        yield from wrong_type(node, expected, path)
+    expected = (type_.extra_json_schema or {}).get("description")
+    if expected is not None and not _accepts(type_.type, node):
+        yield from wrong_value(node, expected, path)
     else:
-        yield from _check_type(node, kind.type, path)
+        yield from _check_type(node, type_.type, path)
 
 
 def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Diagnostic]:
     """Check against the first type that accepts the node, or against the only one. Null counts as absent."""
-    choices = [kind for kind in union.types if not isinstance(kind, inspect.NoneType)]
-    accepted = next((kind for kind in choices if _accepts(kind, node)), None)
+    choices = [type_ for type_ in union.types if not isinstance(type_, inspect.NoneType)]
+    accepted = next((type_ for type_ in choices if _accepts(type_, node)), None)
     if accepted is not None or len(choices) == 1:
         yield from _check_type(node, accepted or choices[0], path)
     else:
-        yield from wrong_type(node, " or ".join(_type_name(kind) for kind in choices), path)
+        yield from wrong_value(node, " or ".join(_type_name(type_) for type_ in choices), path)
 
 
-def _accepts(kind: inspect.Type, node: tree.Node) -> bool:
+def _accepts(type_: inspect.Type, node: tree.Node) -> bool:
     """Return whether the node has the right type, apart from limits, items and fields."""
-    match kind:
+    match type_:
         case inspect.Metadata():
-            return _accepts(kind.type, node)
+            return _accepts(type_.type, node)
         case inspect.UnionType():
-            return any(_accepts(choice, node) for choice in kind.types)
+            return any(_accepts(choice, node) for choice in type_.types)
         case inspect.StructType() | inspect.DictType():
             return isinstance(node, tree.Mapping)
         case inspect.VarTupleType():
             return isinstance(node, tree.Sequence)
     value = node.value if isinstance(node, tree.Scalar) else None
-    match kind:
+    match type_:
         case inspect.BoolType():
             return isinstance(value, bool)
         case inspect.IntType():
@@ -185,8 +185,8 @@ def _accepts(kind: inspect.Type, node: tree.Node) -> bool:
     return isinstance(value, str)
 
 
-def _type_name(kind: inspect.Type) -> str:
-    match kind:
+def _type_name(type_: inspect.Type) -> str:
+    match type_:
         case inspect.StructType() | inspect.DictType():
             return "a mapping"
         case inspect.VarTupleType():
@@ -200,24 +200,24 @@ def _type_name(kind: inspect.Type) -> str:
     return "a string"
 
 
-def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
+def _check_items(node: tree.Node, type_: inspect.Type, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Sequence):
-        yield from wrong_type(node, "a list", path)
+        yield from wrong_value(node, "a list", path)
         return
     for index, item in enumerate(node.items):
-        yield from _check_type(item, kind, diagnostics.item(path, index))
+        yield from _check_type(item, type_, diagnostics.item(path, index))
 
 
-def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterator[Diagnostic]:
+def _check_values(node: tree.Node, type_: inspect.DictType, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
-        yield from wrong_type(node, "a mapping", path)
+        yield from wrong_value(node, "a mapping", path)
         return
     for key, value in node.entries.items():
         place = node.keys[key]
         yield from _check_type(
-            tree.Scalar(key, place.line, place.column), kind.key_type, diagnostics.field(path, key)
+            tree.Scalar(key, place.line, place.column), type_.key_type, diagnostics.field(path, key)
         )
-        yield from _check_type(value, kind.value_type, diagnostics.field(path, key))
+        yield from _check_type(value, type_.value_type, diagnostics.field(path, key))
 
 
 def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Iterator[Diagnostic]:
@@ -226,39 +226,39 @@ def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Itera
         return
     suggestion = diagnostics.nearest(text, choices) if text is not None else None
     hint = f'. Did you mean "{suggestion}"?' if suggestion is not None else ""
-    yield from wrong_type(node, f"one of {', '.join(choices)}{hint}", path)
+    yield from wrong_value(node, f"one of {', '.join(choices)}{hint}", path)
 
 
 def _check_number(
-    node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str
+    node: tree.Node, type_: inspect.IntType | inspect.FloatType, path: str
 ) -> Iterator[Diagnostic]:
     value: Any = node.value if isinstance(node, tree.Scalar) else None
     is_whole_number = tree.integer_of(node) is not None
-    is_a_number = is_whole_number or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
-    word = "an integer" if isinstance(kind, inspect.IntType) else "a number"
+    is_a_number = is_whole_number or (isinstance(value, float) and isinstance(type_, inspect.FloatType))
+    word = "an integer" if isinstance(type_, inspect.IntType) else "a number"
     if not is_a_number:
-        yield from wrong_type(node, f"{word}{_limits(kind)}", path)
-    elif not _is_within(value, kind) or (is_whole_number and value not in INT64):
-        yield from wrong_type(node, f"{word}{_limits(kind) or ' of at most 64 bits'}", path)
+        yield from wrong_value(node, f"{word}{_limits(type_)}", path)
+    elif not _is_within(value, type_) or (is_whole_number and value not in INT64):
+        yield from wrong_value(node, f"{word}{_limits(type_) or ' of at most 64 bits'}", path)
 
 
-def _is_within(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
-    return (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
+def _is_within(value: float, type_: inspect.IntType | inspect.FloatType) -> bool:
+    return (type_.ge is None or value >= type_.ge) and (type_.le is None or value <= type_.le)
 
 
-def _limits(kind: inspect.IntType | inspect.FloatType) -> str:
-    if kind.ge is not None and kind.le is not None:
-        return f" from {kind.ge} to {kind.le}"
-    return f" of at least {kind.ge}" if kind.ge is not None else ""
+def _limits(type_: inspect.IntType | inspect.FloatType) -> str:
+    if type_.ge is not None and type_.le is not None:
+        return f" from {type_.ge} to {type_.le}"
+    return f" of at least {type_.ge}" if type_.ge is not None else ""
 
 
-def _check_string(node: tree.Node, kind: inspect.StrType, path: str) -> Iterator[Diagnostic]:
+def _check_string(node: tree.Node, type_: inspect.StrType, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
-    explanation = _EXPLANATIONS.get(kind.pattern or "", f"a string that matches {kind.pattern}")
+    explanation = _EXPLANATIONS.get(type_.pattern or "", f"a string that matches {type_.pattern}")
     if text is None:
-        yield from wrong_type(node, explanation if kind.pattern else "a string", path)
-    elif kind.pattern is not None and re.fullmatch(kind.pattern, text) is None:
-        yield from wrong_type(node, explanation, path)
+        yield from wrong_value(node, explanation if type_.pattern else "a string", path)
+    elif type_.pattern is not None and re.fullmatch(type_.pattern, text) is None:
+        yield from wrong_value(node, explanation, path)
 
 
 def _is_a_time(node: tree.Node) -> bool:
@@ -272,7 +272,7 @@ def _is_a_time(node: tree.Node) -> bool:
 _QUOTING_ADVICE = {Remedy.QUOTE: ": put it in quotes", Remedy.UNQUOTE: ": remove the quotes"}
 
 
-def _quoting(node: tree.Node, expected: str) -> Fix | None:
+def _quoting_fix(node: tree.Node, expected: str) -> Fix | None:
     if not isinstance(node, tree.Scalar) or node.value is None:
         return None
     is_text = isinstance(node.value, str)

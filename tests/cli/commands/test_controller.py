@@ -27,7 +27,7 @@ from windlass.wire.settings import environment
 
 PATIENCE_SECONDS = 120
 NO_VARIABLES = {name: None for name in os.environ if name.startswith(environment.PREFIX)} | dict.fromkeys(
-    environment.DEFAULTS.values()
+    environment.FALLBACK_VARIABLES.values()
 )
 """Variables of this machine do not affect the tests."""
 

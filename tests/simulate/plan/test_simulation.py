@@ -239,7 +239,7 @@ ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
     "parameter server": (job_of("parameterserver"), TaskBehavior(), True),
     "one that looks on": (job_of("tensorboard"), TaskBehavior(), True),
     "ps that is waited for": (job_of("ps", min_succeeded=1), TaskBehavior(), False),
-    "ps whose time is known": (job_of("ps"), TaskBehavior(runs_for_of={"ps": 60}), False),
+    "ps whose time is known": (job_of("ps"), TaskBehavior(runs_for_by_role={"ps": 60}), False),
     "restarted for ever": (job_of("worker", restart_policy="Always"), TaskBehavior(), True),
     "restarted by default": (job_of("worker", restart_policy=""), TaskBehavior(), True),
     "restarted after failures": (job_of("worker", restart_policy="OnFailure"), TaskBehavior(), False),
@@ -255,7 +255,9 @@ def test_roles_that_never_end(job: Framework, behavior: TaskBehavior, is_endless
 
 def test_endlessly_restarted_container() -> None:
     found = plan(
-        job_of("worker", restart_policy="Always"), behavior=TaskBehavior(runs_for_of={"worker": 0}), until=600
+        job_of("worker", restart_policy="Always"),
+        behavior=TaskBehavior(runs_for_by_role={"worker": 0}),
+        until=600,
     )
     assert (found.outcome.ended, found.outcome.pods) == (False, 1)
     restarts = [event.at for event in found.events if "is restarted" in event.what]

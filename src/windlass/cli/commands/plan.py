@@ -91,7 +91,7 @@ def plan(
     behavior = TaskBehavior(
         starts_after=_seconds("--start-time", start_time),
         runs_for=run_times.pop("", TaskBehavior().runs_for),
-        runs_for_of=run_times,
+        runs_for_by_role=run_times,
         endless=frozenset(endless),
     )
     limit = _seconds("--until", until)

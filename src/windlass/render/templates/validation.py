@@ -81,7 +81,7 @@ def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:
 def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         expected = "an object: a mapping with apiVersion, kind and metadata"
-        yield from structural_validation.wrong_type(node, expected, path)
+        yield from structural_validation.wrong_value(node, expected, path)
         return
     if reader.is_job(node):
         from windlass.render import validation as job_validation
@@ -110,7 +110,7 @@ def _required_text(node: tree.Mapping, key: str, path: str) -> Generator[Diagnos
         return ""
     found = tree.text_of(value)
     if found is None:
-        yield from structural_validation.wrong_type(value, "a string", diagnostics.field(path, key))
+        yield from structural_validation.wrong_value(value, "a string", diagnostics.field(path, key))
     return found or ""
 
 
@@ -127,11 +127,13 @@ def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic
         name_text = tree.text_of(name)
         if name_text is None or not is_valid(name_text):
             expected = f"the name of a {kind}: {description}"
-            yield from structural_validation.wrong_type(name, expected, diagnostics.field(path, "name"))
+            yield from structural_validation.wrong_value(name, expected, diagnostics.field(path, "name"))
     namespace = tree.dig(node, "metadata", "namespace")
     if namespace is not None and not _is_dns_label(tree.text_of(namespace) or ""):
         expected = f"the name of a namespace: {_DNS_LABEL}"
-        yield from structural_validation.wrong_type(namespace, expected, diagnostics.field(path, "namespace"))
+        yield from structural_validation.wrong_value(
+            namespace, expected, diagnostics.field(path, "namespace")
+        )
 
 
 def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -141,7 +143,7 @@ def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         if value_text is not None and not _is_label_value(value_text):
             at = diagnostics.field(path, "metadata", "labels", key)
             expected = "the value of a label: at most 63 letters, digits, hyphens, underscores and dots"
-            yield from structural_validation.wrong_type(value, expected, at)
+            yield from structural_validation.wrong_value(value, expected, at)
 
 
 def _check_derived_names(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:

@@ -25,7 +25,7 @@ class DaemonError(data_folders.LocalClusterError):
 
 
 def running(data: Path) -> Record | None:
-    """Return the record of the running daemon, after it is ready. Raises DaemonError if it does not become ready."""
+    """Wait until the running daemon is ready and return its record; None if no daemon runs. Raises DaemonError."""
     deadline = time.monotonic() + START_SECONDS
     while (pid := data_folders.holder(data / data_folders.LOCK)) is not None:
         record = records.read(data)
@@ -46,8 +46,8 @@ def start(options: DaemonOptions) -> Record:
         _exec_daemon(options, write_end)
     os.close(write_end)
     with open(read_end, "rb") as pipe:  # noqa: PTH123 — a descriptor
-        data = pipe.read()
-    answer = msgspec.json.decode(data, type=Answer) if data else Answer()
+        message = pipe.read()
+    answer = msgspec.json.decode(message, type=Answer) if message else Answer()
     if answer.record is not None:
         return answer.record
     os.waitpid(child, 0)
@@ -83,7 +83,7 @@ def _deferred_interrupts() -> Iterator[None]:
 
 def stop(data: Path, pid: int) -> None:
     """Stop the daemon and its pods, and return when it has ended. Raises DaemonError."""
-    with _process(pid) as process:
+    with _pidfd(pid) as pidfd:
         try:
             os.kill(pid, signal.SIGUSR1)
         except ProcessLookupError:
@@ -91,7 +91,7 @@ def stop(data: Path, pid: int) -> None:
         except PermissionError as error:
             raise DaemonError(f"cannot stop process {pid}: it belongs to another user") from error
         deadline = time.monotonic() + STOP_SECONDS
-        while data_folders.holder(data / data_folders.LOCK) == pid or _is_alive(process):
+        while data_folders.holder(data / data_folders.LOCK) == pid or _is_alive(pidfd):
             if time.monotonic() >= deadline:
                 raise DaemonError(
                     f"process {pid} did not end within {STOP_SECONDS:g} s. See {_log(data)}. "
@@ -101,8 +101,8 @@ def stop(data: Path, pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _process(pid: int) -> Iterator[int | None]:
-    """Yield a pidfd, if the system supports them: it stays valid when the process ID is reused."""
+def _pidfd(pid: int) -> Iterator[int | None]:
+    """Yield a pidfd, which stays valid when the process ID is reused. Yield None if it cannot be opened."""
     descriptor = None
     if hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
@@ -114,12 +114,12 @@ def _process(pid: int) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _is_alive(process: int | None) -> bool:
-    """Return whether a process still runs. It releases its lock some time before it ends."""
-    if process is None:
+def _is_alive(pidfd: int | None) -> bool:
+    """Return whether the process still runs: it releases its lock some time before it ends. False without a pidfd."""
+    if pidfd is None:
         return False
     poller = select.poll()
-    poller.register(process, select.POLLIN)
+    poller.register(pidfd, select.POLLIN)
     return not poller.poll(0)
 
 

@@ -1,4 +1,4 @@
-"""Files and messages between `windlass local` commands and their daemon: its options, and its record."""
+"""Options of the daemon of `windlass local`, its record file, and its answer to the command that started it."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -60,9 +60,9 @@ def read(data: Path) -> Record | None:
 
 
 def write(data: Path, record: Record) -> None:
-    fresh = data / f".{_RECORD}"
-    fresh.write_bytes(msgspec.json.encode(record))
-    fresh.replace(data / _RECORD)
+    temporary = data / f".{_RECORD}"
+    temporary.write_bytes(msgspec.json.encode(record))
+    temporary.replace(data / _RECORD)
 
 
 def differences(record: Record, options: DaemonOptions) -> list[str]:

@@ -1,4 +1,4 @@
-"""Converts the changes of one pass of the controller, i.e. two statuses and the reasons of the changes, into events.
+"""Convert one pass of the controller, given as two statuses and the reasons of the changes, into events.
 
 States of pending requests are omitted, because requests take no time in a plan.
 """
@@ -52,7 +52,7 @@ class Event(msgspec.Struct, frozen=True):
         return format_tasks(self.role, self.tasks) if self.role else ""
 
     def is_continued_by(self, other: "Event") -> bool:
-        """Whether the other event is the same for the next task of the role."""
+        """Return whether the other event is the same for a later task of the role."""
         is_alike = (self.at, self.role, self.state, self.what) == (
             other.at,
             other.role,
@@ -80,7 +80,7 @@ class _TaskEvent(msgspec.Struct, frozen=True):
 def events(
     at: float, old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
 ) -> Iterator[Event]:
-    """Yield events in causal order: tasks that ended by themselves, the job, tasks that ended with the job."""
+    """Yield events in causal order: those of tasks, of the job, and of tasks that ended with the job."""
     retried = {
         (reason.role, reason.index): reason for reason in reasons if reason.kind is ReasonKind.TASK_RETRIED
     }
@@ -106,8 +106,8 @@ def events(
     yield from _merged(at, effects)
 
 
-def class_of(ended: CompletionType) -> str:
-    return " ".join((ended.name.value, *ended.attributes))
+def class_of(completion_type: CompletionType) -> str:
+    return " ".join((completion_type.name.value, *completion_type.attributes))
 
 
 def cause(ended: FrameworkAttemptCompletionStatus) -> str:
@@ -146,7 +146,7 @@ def format_tasks(role: str, indexes: Sequence[int]) -> str:
 
 
 def _completion(ended: TaskAttemptCompletionStatus) -> str:
-    """Return phrase, code and class."""
+    """Return phrase and code, and the class of a failure."""
     named = f"{ended.phrase} ({ended.code})"
     return f"{named}, {class_of(ended.type)}" if ended.type.is_failed else named
 

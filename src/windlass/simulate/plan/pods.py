@@ -45,8 +45,8 @@ class TaskBehavior(msgspec.Struct, frozen=True):
     """Time from the creation of a pod until it runs."""
     runs_for: float = 600.0
     """Time until a task succeeds."""
-    runs_for_of: Mapping[str, float] = {}
-    """The same by role, where it differs."""
+    runs_for_by_role: Mapping[str, float] = {}
+    """The same time by role, where it differs."""
     endless: frozenset[str] = frozenset()
     """Roles that never end by themselves, in addition to parameter servers and observers."""
     stops_after: float = 1.0
@@ -54,19 +54,19 @@ class TaskBehavior(msgspec.Struct, frozen=True):
 
     def with_endless(self, roles: frozenset[str]) -> "TaskBehavior":
         """Return a copy in which the roles never end, except those with a given time."""
-        return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_of.keys()))
+        return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_by_role.keys()))
 
     def run_time(self, role: TaskRoleSpec, runtime: Runtime | None) -> float | None:
         """Return how long a task of the role runs; None if it never ends by itself."""
         if role.name in self.endless:
             return None
-        if role.name in self.runs_for_of:
-            return self.runs_for_of[role.name]
-        is_endless = is_a_server(role, runtime) or restart_policy(role) == ALWAYS
+        if role.name in self.runs_for_by_role:
+            return self.runs_for_by_role[role.name]
+        is_endless = is_server_or_observer(role, runtime) or restart_policy(role) == ALWAYS
         return None if is_endless else self.runs_for
 
 
-def is_a_server(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
+def is_server_or_observer(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
     """Whether the role is a parameter server or an observer by its name, and the job does not wait for its success."""
     is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
@@ -95,7 +95,7 @@ class PlannedPods:
         self._created: dict[Task, int] = {}
         self._at_barrier: dict[str, Sequence[Injection]] = {}
         """Faults of the pods that wait at the barrier, by pod UID."""
-        self._runs: dict[str, int] = {}
+        self._restart_counts: dict[str, int] = {}
         """Number of container restarts, by pod UID."""
         self._addresses = count(1)
         self.happened: set[Injection] = set()
@@ -161,19 +161,22 @@ class PlannedPods:
         role = self._roles[pod.metadata.labels.role_name]
         run_time = self._behavior.run_time(role, self._features.runtime)
         if run_time is not None:
-            self._after(backoff + run_time, partial(self._end_by_itself, pod.uid, self._runs.get(pod.uid, 0)))
+            self._after(
+                backoff + run_time,
+                partial(self._end_by_itself, pod.uid, self._restart_counts.get(pod.uid, 0)),
+            )
 
     def _restart(self, pod: PodView, what: str) -> None:
         """Restart the container in its pod. For the controller, the pod keeps running."""
-        restarts = self._runs.get(pod.uid, 0)
-        self._runs[pod.uid] = restarts + 1
+        restarts = self._restart_counts.get(pod.uid, 0)
+        self._restart_counts[pod.uid] = restarts + 1
         self._on_event(*_task_of(pod), what)
         backoff = min(INITIAL_BACKOFF * 2 ** min(restarts - 1, 10), MAX_BACKOFF) if restarts else 0.0
         self._schedule_end(pod, backoff)
 
-    def _end_by_itself(self, uid: str, run: int) -> None:
+    def _end_by_itself(self, uid: str, restarts: int) -> None:
         pod = self._living(uid)
-        if pod is not None and self._runs.get(uid, 0) == run:
+        if pod is not None and self._restart_counts.get(uid, 0) == restarts:
             self._end(pod, 0)
 
     def _inject(self, uid: str, injection: Injection) -> None:

@@ -1,4 +1,4 @@
-"""Simulates one job with chosen faults on a virtual clock, and returns its events and outcome.
+"""Simulate one job with chosen faults on a virtual clock, and return its events and outcome.
 
 The controller's own queue, cache, executor and decisions run here, as in the Simulation. Nothing is random, requests
 take no time and only the chosen faults happen, so the same job and faults give the same plan.
@@ -22,7 +22,7 @@ from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus
 from windlass.simulate import builders
-from windlass.simulate.api_server import ApiServer, Verb, Watched
+from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
 from windlass.simulate.controllers import SimulatedPort, receive
 from windlass.simulate.plan import events as plan_events
 from windlass.simulate.plan.events import Event
@@ -143,7 +143,7 @@ class _PlanRun:
         return key
 
     def _advance(self, until: float) -> bool:
-        """Advance to the next callback or timer and run all callbacks of that time. Return False if there is none."""
+        """Advance to the next callback or timer and run its callbacks. Return False if none is due before `until`."""
         next_time, timer = self._timeline.next_time(), self._queue.next_time()
         due = None if timer is None else self._clock.time_of(timer)
         if due is not None and (next_time is None or due < next_time):
@@ -158,7 +158,7 @@ class _PlanRun:
 
     def _pass(self, key: FrameworkKey) -> None:
         """Run one pass of the controller and record its events."""
-        before, known_reasons, known_events = self._status, len(self._port.reasons), len(self._events)
+        before, reason_count, event_count = self._status, len(self._port.reasons), len(self._events)
         running = self._executor.run_pass(key)
         answers: list[Any] | None = None
         try:
@@ -167,18 +167,18 @@ class _PlanRun:
                 answers = [effect() for effect in requests.effects]
         except StopIteration:
             self._queue.done(key)
-        reasons = [reason for _, reason in self._port.reasons[known_reasons:]]
+        reasons = [reason for _, reason in self._port.reasons[reason_count:]]
         if self._status is not None and (reasons or self._status is not before):
             # Events of pods that this pass has created come after its own.
             found = plan_events.events(self._seconds, before, self._status, reasons)
-            self._events[known_events:known_events] = found
+            self._events[event_count:event_count] = found
 
-    def _receive(self, verb: Verb, found: Watched) -> None:
-        for key in sorted(receive(self._cache, verb, found)):
+    def _receive(self, event_type: WatchEventType, found: Watched) -> None:
+        for key in sorted(receive(self._cache, event_type, found)):
             self._queue.add(key)
 
     def _add_event(self, role: str, index: int, what: str) -> None:
-        """Add an event. The same event of several tasks of a role at the same time is merged."""
+        """Add an event, or add its task to the last event if they are otherwise the same."""
         event = Event(self._seconds, role, (index,), "", what)
         last = self._events[-1] if self._events else None
         if last is not None and last.is_continued_by(event):
@@ -192,16 +192,16 @@ class _PlanRun:
         is_ended = status is not None and status.state is State.COMPLETED
         retried = RetryPolicyStatus() if status is None else status.retry_policy_status
         if not is_ended or ended is None:
-            code, phrase, kind, why = None, "", "", self._reason_for_no_end(until)
+            code, phrase, type_text, why = None, "", "", self._reason_for_no_end(until)
         else:
-            code, phrase, kind = ended.code, ended.phrase, plan_events.class_of(ended.type)
+            code, phrase, type_text = ended.code, ended.phrase, plan_events.class_of(ended.type)
             why = plan_events.cause(ended)
         return Outcome(
             ended=is_ended,
             state="" if status is None else status.state,
             code=code,
             phrase=phrase,
-            type=kind,
+            type=type_text,
             why=why,
             seconds=self._seconds,
             attempts=retried.total_retried_count + 1,

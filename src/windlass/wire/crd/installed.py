@@ -8,7 +8,7 @@ from windlass.model.base import Json
 from windlass.wire.crd.manifests import KEEP_UNKNOWN
 
 _DROPPED_BY_OLD_SERVERS = frozenset({"x-kubernetes-validations"})
-"""Releases before 1.25 drop these fields, so their absence is not a difference."""
+"""Kubernetes before 1.25 drops these fields, so their absence is not a difference."""
 
 
 def is_established(definition: Json) -> bool:
@@ -44,7 +44,7 @@ def framework_version(definition: Json) -> Json | None:
 
 
 def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
-    """Return the fields of the expected definition that the server drops from objects while this one is installed."""
+    """Return the fields of `expected` that the server drops from objects while `definition` is installed."""
     return tuple(_dropped(_schema(definition), _schema(expected), ""))
 
 

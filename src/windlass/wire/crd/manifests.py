@@ -48,7 +48,7 @@ KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 _MAX_INT32 = 2**31 - 1
 _STRING: Json = {"type": "string"}
 
-_BY_FIELD: Mapping[tuple[type, str], Json] = {
+_EXTENSIONS: Mapping[tuple[type, str], Json] = {
     # Server-side apply merges roles by name. Names are unique.
     (FrameworkSpec, "task_roles"): {
         "x-kubernetes-list-type": "map",
@@ -126,8 +126,8 @@ def _definition(group: str, crd_names: Json, schema: Json, **version_fields: Any
 
 def _columns(columns: Iterable[tuple[str, str, str, str]]) -> list[Json]:
     return [
-        {"name": name, "type": kind, "jsonPath": path, "description": description}
-        for name, kind, path, description in columns
+        {"name": name, "type": column_type, "jsonPath": path, "description": description}
+        for name, column_type, path, description in columns
     ]
 
 
@@ -206,7 +206,7 @@ class _Schemas:
     def _property(self, owner: type, field: inspect.Field) -> Json:
         schema = self.schema_of(field.type, field.name)
         description = _described(self._descriptions, owner, field.name)
-        return {**description, **schema, **description, **_BY_FIELD.get((owner, field.name), {})}
+        return {**description, **schema, **description, **_EXTENSIONS.get((owner, field.name), {})}
 
 
 class _SpecSchemas(_Schemas):
@@ -250,7 +250,7 @@ def _integer(type_: inspect.IntType, field: str) -> Json:
 
 
 def _default(field: inspect.Field) -> Any:
-    """Return the default as JSON. For a nested object it is `{}`: the API server applies the nested defaults."""
+    """Return the default as JSON, or None. For a nested object it is `{}`: the API server applies nested defaults."""
     if field.default is not msgspec.NODEFAULT:
         default = field.default
     elif field.default_factory is not msgspec.NODEFAULT:

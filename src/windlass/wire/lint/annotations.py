@@ -1,6 +1,6 @@
-"""Lint the features that annotations request: unknown values, invalid names, missing ports.
+"""Lint the features that annotations request: unknown values, invalid names, missing and duplicate ports.
 
-`semantic_validation` checks the same for a Framework that is already in a cluster.
+`semantic_validation` checks values and names for a Framework that is already in a cluster.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from windlass.wire.semantic_validation import ADDRESS_LIST_RUNTIMES
 from windlass.wire.yaml import tree
 
 _PORTLESS_RUNTIMES = frozenset({Runtime.MPI, Runtime.PLAIN})
-"""Runtimes that may not need a port."""
+"""Runtimes whose tasks do not always need a port."""
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:

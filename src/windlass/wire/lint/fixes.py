@@ -57,7 +57,7 @@ class _Edit(msgspec.Struct, frozen=True):
     becomes: str
 
     @property
-    def is_of_a_key(self) -> bool:
+    def renames_key(self) -> bool:
         return self.diagnostic.fix is not None and self.diagnostic.fix.remedy is Remedy.RENAME
 
     @property
@@ -69,7 +69,7 @@ class _Edit(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """The path of the diagnostic after the edit."""
-        if not self.is_of_a_key:
+        if not self.renames_key:
             return self.diagnostic.path
         return f"{self.diagnostic.path.removesuffix(_unquoted(self.was))}{_unquoted(self.becomes)}"
 
@@ -88,7 +88,7 @@ class _Edit(msgspec.Struct, frozen=True):
 
 
 def fix_file(data: bytes, lint: Linter) -> FixResult:
-    """Apply all unambiguous fixes. `lint` finds the remaining diagnostics in the result."""
+    """Apply all unambiguous fixes. The caller lints the result to get the remaining diagnostics."""
     fixed: list[Fixed] = []
     for _ in range(_MAX_PASSES):
         found = lint(data)
@@ -101,7 +101,7 @@ def fix_file(data: bytes, lint: Linter) -> FixResult:
 
 
 def _accepted_edits(data: bytes, found: Sequence[Diagnostic], lint: Linter) -> tuple[_Edit, ...]:
-    """Return all edits if they pass together, otherwise those that pass one by one."""
+    """Return all edits if they are accepted together, otherwise those accepted when added one after the other."""
     is_complete = not any(diagnostic.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for diagnostic in found)
     edits = tuple(_edits(data, found)) if is_complete else ()
     if not edits or _is_accepted(data, edits, found, lint):
@@ -182,7 +182,7 @@ def _is_accepted(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic
     return (
         after.failure is None
         and is_equal_elsewhere
-        and comparison.every_edit_counts_once
+        and comparison.are_all_edits_valid
         and _resolves_diagnostics(edits, found, lint(edited))
     )
 
@@ -195,9 +195,9 @@ class _Comparison:
         self._seen: Counter[tuple[int, int]] = Counter()
 
     @property
-    def every_edit_counts_once(self) -> bool:
-        """Whether every edit changes one place. A renamed key may change several places through an alias, because it is
-        misspelt in all of them; a count may be valid in another place."""
+    def are_all_edits_valid(self) -> bool:
+        """Whether every edit changes one place, or, through aliases, several places that all need it: a misspelt key is
+        wrong in all of them, but a count may be valid in another place."""
         return all(
             self._seen[place] == 1 or (self._seen[place] > 1 and edit.diagnostic.rule not in _VALID_ELSEWHERE)
             for place, edit in self._edits.items()
@@ -207,7 +207,7 @@ class _Comparison:
         match old, new:
             case tree.Mapping(), tree.Mapping():
                 return len(old.entries) == len(new.entries) and all(
-                    self._is_expected(key, (old.keys[key].line, old.keys[key].column), new_key)
+                    self._is_expected_key(key, (old.keys[key].line, old.keys[key].column), new_key)
                     and self.is_equal(value, new_value)
                     for (key, value), (new_key, new_value) in zip(
                         old.entries.items(), new.entries.items(), strict=True
@@ -219,9 +219,9 @@ class _Comparison:
                 return self._is_expected_value(old, new)
         return isinstance(old, tree.Invalid) and isinstance(new, tree.Invalid)
 
-    def _is_expected(self, old: str, place: tuple[int, int], new: str) -> bool:
+    def _is_expected_key(self, old: str, place: tuple[int, int], new: str) -> bool:
         edit = self._edits.get(place)
-        if edit is None or not edit.is_of_a_key:
+        if edit is None or not edit.renames_key:
             return old == new
         self._seen[place] += 1
         return new == edit.meaning
@@ -229,7 +229,7 @@ class _Comparison:
     def _is_expected_value(self, old: tree.Scalar, new: tree.Scalar) -> bool:
         edit = self._edits.get((old.line, old.column))
         expected = old.value
-        if edit is not None and not edit.is_of_a_key:
+        if edit is not None and not edit.renames_key:
             self._seen[old.line, old.column] += 1
             expected = edit.meaning
         return type(expected) is type(new.value) and expected == new.value
@@ -246,7 +246,7 @@ def _resolves_diagnostics(
     expected = Counter(_identity(diagnostic) for diagnostic in before)
     expected.subtract(fixed)
     left = Counter(_identity(diagnostic) for diagnostic in after)
-    renamed = tuple(edit.path for edit in edits if edit.is_of_a_key)
+    renamed = tuple(edit.path for edit in edits if edit.renames_key)
     are_resolved = all(left[identity] <= expected[identity] for identity in fixed)
     has_new_errors = any(
         diagnostic.is_error

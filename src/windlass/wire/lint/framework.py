@@ -22,35 +22,35 @@ API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
 
 def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
     """Yield the diagnostics of a Framework at `path` of its document, except for its status."""
-    is_unambiguous = True
+    are_fields_valid = True
     for diagnostic in _check_fields_and_names(framework, path):
-        is_unambiguous = (
-            is_unambiguous and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
+        are_fields_valid = (
+            are_fields_valid and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
         )
         yield diagnostic
     # Policies can be checked only if all fields are valid.
-    if is_unambiguous:
+    if are_fields_valid:
         yield from policies.check(framework, path)
 
 
 def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     known = structural_validation.field_names(Framework)
     yield from structural_validation.unknown_fields(framework, known, path)
-    yield from _check_kind(framework, path)
+    yield from _check_api_version_and_kind(framework, path)
     yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
     yield from _check_spec(framework, diagnostics.field(path, "spec"))
     yield from ports.check(framework, path)
     yield from annotations.check(framework, path)
 
 
-def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
+def _check_api_version_and_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, accepted in (("apiVersion", API_VERSIONS), ("kind", (names.KIND,))):
         node = framework.get(field)
         expected = " or ".join(accepted)
         if node is None:
             yield diagnostics.missing_field(framework, path, field, f": expected {expected}")
         elif tree.text_of(node) not in accepted:
-            yield from structural_validation.wrong_type(node, expected, diagnostics.field(path, field))
+            yield from structural_validation.wrong_value(node, expected, diagnostics.field(path, field))
 
 
 def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -67,7 +67,7 @@ def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         return
     text = tree.text_of(name)
     if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
-        yield from structural_validation.wrong_type(name, _expected_name(text, framework), f"{path}.name")
+        yield from structural_validation.wrong_value(name, _expected_name(text, framework), f"{path}.name")
 
 
 def _expected_name(name: str, framework: tree.Mapping) -> str:
@@ -178,12 +178,12 @@ def _check_role_names(
         yield from _check_pod_name(framework_name, role, text, name_path)
 
 
-def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Diagnostic]:
+def _check_pod_name(framework_name: str, role: tree.Node, role_name: str, path: str) -> Iterator[Diagnostic]:
     """Warn about a host name that Kubernetes truncates. Invalid names have their own diagnostics."""
-    are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework) and re.search(
+    are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework_name) and re.search(
         names.ROLE_NAME_PATTERN, role_name
     )
-    pod_name = names.pod_name(framework, role_name, _highest_index(role))
+    pod_name = names.pod_name(framework_name, role_name, _highest_index(role))
     if not are_valid or len(pod_name) <= names.HOSTNAME_LIMIT:
         return
     yield diagnostics.warning(
@@ -195,9 +195,9 @@ def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) 
     )
 
 
-def _pod_names(framework: str, node: tree.Mapping) -> Iterator[str]:
-    for role in tree.items_of(tree.dig(node, "spec", "taskRoles")):
-        yield names.pod_name(framework, tree.text_of(tree.dig(role, "name")) or "", _highest_index(role))
+def _pod_names(framework_name: str, framework: tree.Mapping) -> Iterator[str]:
+    for role in tree.items_of(tree.dig(framework, "spec", "taskRoles")):
+        yield names.pod_name(framework_name, tree.text_of(tree.dig(role, "name")) or "", _highest_index(role))
 
 
 def _highest_index(role: tree.Node) -> int:
@@ -213,7 +213,7 @@ def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool
 
 
 def check_status(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Warn about a status that no controller wrote: such a status is ignored."""
+    """Warn about a status that cannot be decoded, so no controller wrote it: it is ignored."""
     status = node.get("status")
     is_empty = status is None or (isinstance(status, tree.Mapping) and not status.entries)
     if status is not None and not is_empty and not _has_invalid_values(status) and not _is_status(status):

@@ -226,7 +226,7 @@ def _check_retries(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Diagnostic]:
-    """Warn about a barrier of the user without ports. `annotations` checks requested barriers."""
+    """Warn about a role with a barrier of the user but without ports. `annotations` checks barriers of Windlass."""
     init_containers = tree.items_of(tree.dig(role.pod, "initContainers"))
     has_barrier = any(
         known in text

@@ -57,9 +57,9 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
     roles = tuple(roles_of(framework, path))
     own_names = frozenset({name, *(tree.text_of(tree.dig(role, "name")) or "" for role, _ in roles)} - {""})
-    ports = _declared(roles)
+    ports = _declared_ports(roles)
     for role, role_path in roles:
-        for container, container_path in _containers(role, role_path):
+        for container, container_path in _containers_of_role(role, role_path):
             for phrase in _phrases(container, container_path):
                 yield from _check_ports(phrase, ports, own_names)
                 yield from _check_name(phrase, name)
@@ -97,16 +97,16 @@ def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Ite
         )
 
 
-def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
+def _check_name(phrase: Phrase, framework_name: str) -> Iterator[Diagnostic]:
     names = dict.fromkeys(match[1] for match in _FRAMEWORK_NAME.finditer(phrase.text))
     for other in names:
-        if framework and other != framework:
+        if framework_name and other != framework_name:
             yield diagnostics.warning(
                 phrase.node,
                 phrase.path,
                 f"framework_name={diagnostics.truncate(other)} does not match the name of this Framework, "
-                f"{diagnostics.quoted(framework)}: tasks would look for the addresses of another Framework. "
-                f"Set framework_name={diagnostics.truncate(framework)}.",
+                f"{diagnostics.quoted(framework_name)}: tasks would look for the addresses of another Framework. "
+                f"Set framework_name={diagnostics.truncate(framework_name)}.",
                 Rule.OTHER_FRAMEWORK,
             )
 
@@ -126,14 +126,14 @@ def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.
                 yield container, diagnostics.item(f"{path}.{field}", index)
 
 
-def _containers(role: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+def _containers_of_role(role: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
     return containers_of(tree.dig(role, "task", "pod", "spec"), f"{path}.task.pod.spec")
 
 
-def _declared(roles: tuple[tuple[tree.Node, str], ...]) -> Ports:
+def _declared_ports(roles: tuple[tuple[tree.Node, str], ...]) -> Ports:
     owners: dict[int, str] = {}
     for role, path in roles:
-        for container, _ in _containers(role, path):
+        for container, _ in _containers_of_role(role, path):
             for port in tree.items_of(container.get("ports")):
                 for field in ("containerPort", "hostPort"):
                     number = tree.dig(port, field)
@@ -200,7 +200,7 @@ def _option(text: str) -> str:
 
 
 def _similar_numbers(digits: str) -> Iterator[int]:
-    """Yield the numbers that differ by one digit or by two transposed digits."""
+    """Yield the numbers that differ by at most one digit or by two transposed digits."""
     for index, digit in enumerate(digits):
         for other in "0123456789":
             yield int(f"{digits[:index]}{other}{digits[index + 1 :]}")

@@ -20,8 +20,8 @@ from windlass.wire.yaml.text import Position
 PREFIX = "WINDLASS_"
 CONFIGURATION_FILE = "WINDLASS_CONFIG"
 """The variable with the path of the configuration file."""
-DEFAULTS = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePath": "KUBECONFIG"}
-"""Common variables that are used if nothing else is set, as in the reference."""
+FALLBACK_VARIABLES = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePath": "KUBECONFIG"}
+"""Common variables that are used if nothing else is set, as in the reference controller."""
 
 _NOWHERE = Position(0, 0)
 _IN_FILES_ONLY = frozenset({"pod_failure_spec"})
@@ -38,7 +38,7 @@ class Setting(msgspec.Struct, frozen=True):
     """The path in the file, e.g. `logObjectSnapshot.pod.onPodDeletion`."""
     attribute: str
     """The path as a Python name."""
-    kind: inspect.Type
+    type: inspect.Type
     default: Any
 
     @property
@@ -51,15 +51,15 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def is_boolean(self) -> bool:
-        return isinstance(self.kind, inspect.BoolType)
+        return isinstance(self.type, inspect.BoolType)
 
     @property
     def is_list(self) -> bool:
-        return isinstance(self.kind, inspect.VarTupleType)
+        return isinstance(self.type, inspect.VarTupleType)
 
     @property
     def flags(self) -> str:
-        """The declaration for click. A boolean flag has its opposite."""
+        """The declaration for click. A boolean flag includes its opposite."""
         return f"{self.flag}/--no-{self.flag.removeprefix('--')}" if self.is_boolean else self.flag
 
 
@@ -99,17 +99,17 @@ def with_origin(diagnostic: Diagnostic, origin: str) -> Diagnostic:
     return SettingDiagnostic(**msgspec.structs.asdict(diagnostic.with_file(origin)))
 
 
-def from_defaults(environment: Mapping[str, str]) -> Layer:
-    """Return the settings of common variables. A file overrides them."""
+def from_fallback_variables(environment: Mapping[str, str]) -> Layer:
+    """Return the settings from common variables. A file overrides them."""
     return _layer(
         (setting, _scalar(environment[name]), f"environment {name}")
         for setting in SETTINGS
-        if environment.get(name := DEFAULTS.get(setting.key, ""))
+        if environment.get(name := FALLBACK_VARIABLES.get(setting.key, ""))
     )
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """Return the settings of variables. An empty variable counts as unset."""
+    """Return the settings from variables with the prefix. An empty variable counts as unset."""
     return _layer(
         (setting, _read(setting, text), f"environment {variable}")
         for variable, setting in _BY_VARIABLE.items()
@@ -118,7 +118,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def from_flags(flags: Mapping[str, Any]) -> Layer:
-    """Return the settings of flags, by attribute. None and an empty list count as unset."""
+    """Return the settings from flags, which are given by attribute. None and an empty list count as unset."""
     return _layer(
         (setting, _read(setting, value), setting.flag)
         for setting, value in ((_BY_ATTRIBUTE[attribute], value) for attribute, value in flags.items())
@@ -146,16 +146,16 @@ def _read(setting: Setting, value: Any) -> tree.Node:
         texts = (value,) if isinstance(value, str) else value
         items = [item.strip() for text in texts for item in text.split(",")]
         return tree.Sequence(tuple(_scalar(item) for item in items if item), _NOWHERE.line, _NOWHERE.column)
-    is_text = isinstance(setting.kind, inspect.StrType | inspect.EnumType)
+    is_text = isinstance(setting.type, inspect.StrType | inspect.EnumType)
     return _scalar(value if is_text else _resolved(value))
 
 
 def _resolved(value: scalars.Scalar) -> scalars.Scalar:
-    """Return the value that the text would have in a file. A value that JSON cannot represent stays text, and is
+    """Return the value that the text would have in a file. Null, NaN and infinity stay text, and are
     rejected later."""
     meaning = scalars.resolve(value) if isinstance(value, str) else value
-    is_odd = meaning is None or (isinstance(meaning, float) and not math.isfinite(meaning))
-    return str(value) if is_odd else meaning
+    is_unsupported = meaning is None or (isinstance(meaning, float) and not math.isfinite(meaning))
+    return str(value) if is_unsupported else meaning
 
 
 def _layer(found: Iterable[tuple[Setting, tree.Node, str]]) -> Layer:

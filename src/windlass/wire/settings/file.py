@@ -19,7 +19,7 @@ from windlass.wire.settings.environment import Layer
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
-_EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
+_REGEX_FIELDS = ("nameRegex", "reasonRegex", "messageRegex")
 _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 
@@ -29,7 +29,7 @@ class LoadedSettings(NamedTuple):
 
 
 class OrderRule(NamedTuple):
-    """A setting must be less than another one."""
+    """A setting must be less than another one, or equal to it if `may_be_equal`."""
 
     low: str
     high: str
@@ -94,7 +94,12 @@ def load(
     from_flags = environment.from_flags(flags)
     for layer in (from_environment, from_flags):
         found.extend(_attributed(_check_values(layer.root), layer, name))
-    roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
+    roots = (
+        environment.from_fallback_variables(variables).root,
+        written,
+        from_environment.root,
+        from_flags.root,
+    )
     origins = {**from_environment.origins, **from_flags.origins}
     merged = Layer(functools.reduce(_merged, roots), origins)
     invalid_keys = {diagnostic.path for diagnostic in found}
@@ -174,7 +179,7 @@ def _check_values(root: tree.Node) -> Iterator[Diagnostic]:
         node = tree.dig(root, key)
         text = tree.text_of(node)
         if node is not None and text is not None and not is_valid(text):
-            yield from structural_validation.wrong_type(node, expected, key)
+            yield from structural_validation.wrong_value(node, expected, key)
 
 
 def _is_address(text: str) -> bool:
@@ -243,7 +248,7 @@ def _check_burst(root: tree.Mapping) -> Iterator[Diagnostic]:
 
 
 def _value(root: tree.Mapping, key: str) -> Any:
-    """Return a number or boolean; the default if the value is invalid."""
+    """Return a number or boolean; the default if the value is missing or invalid."""
     node = root.get(key)
     if isinstance(node, tree.Scalar) and isinstance(node.value, int | float):
         return node.value
@@ -297,7 +302,7 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
 def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     """Reject Succeeded. The structural validation rejects other values."""
     if node is not None and tree.text_of(node) == CompletionTypeName.SUCCEEDED:
-        yield from structural_validation.wrong_type(
+        yield from structural_validation.wrong_value(
             node, f"{CompletionTypeName.FAILED}: only failed pods are classified", path
         )
 
@@ -312,7 +317,7 @@ def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
-    for field in _EXPRESSIONS:
+    for field in _REGEX_FIELDS:
         node = tree.dig(pattern, field)
         text = tree.text_of(node)
         if node is None or text is None:

@@ -1,6 +1,7 @@
 """Write plain values as YAML. Strings that Kubernetes would parse as another type are quoted.
 
-A string of several lines, e.g. a script, becomes a block, unless spaces or tabs could be lost.
+A string of several lines, e.g. a script, becomes a block if it has only printable ASCII characters
+and no trailing spaces.
 """
 
 import re

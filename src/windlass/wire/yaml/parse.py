@@ -213,12 +213,12 @@ class _Builder:
                 return _Key("<<", position, is_merge=True)
             if node.value is not None:
                 text = node.value if isinstance(node.value, str) else msgspec.json.encode(node.value).decode()
-                return _Key(text, position, is_invalid=self._is_duplicate(text, position))
+                return _Key(text, position, is_invalid=self._report_if_duplicate(text, position))
         if not isinstance(node, Invalid):
             self._report(position, "a key must be a string")
         return _Key("", position, is_invalid=True)
 
-    def _is_duplicate(self, key: str, position: Position) -> bool:
+    def _report_if_duplicate(self, key: str, position: Position) -> bool:
         first = self.open[-1].keys.get(key)
         if first is None:
             return False
