@@ -156,13 +156,13 @@ def _known_types(node: tree.Node, templates: Collection[str]) -> dict[str, type[
 def _check_resource(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    place = tree.dig(node, "type")
-    text = tree.text_of(place)
-    if place is None or text is None:
+    type_node = tree.dig(node, "type")
+    text = tree.text_of(type_node)
+    if type_node is None or text is None:
         return
     if text not in known:
         message = f"unknown resource type {diagnostics.quoted(text)}. {_did_you_mean(text, tuple(known))}"
-        yield diagnostics.error(place, diagnostics.field(path, "type"), message)
+        yield diagnostics.error(type_node, diagnostics.field(path, "type"), message)
         return
     struct = known[text]
     if struct is None or not isinstance(node, tree.Mapping):
@@ -186,20 +186,20 @@ _check_image = rules.text_check(re.compile(r"\S+").fullmatch, "the name of an im
 def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     first_lines: dict[str, int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
-        written = tree.dig(resource, "name")
-        place = written or tree.dig(resource, "type")
-        name = tree.text_of(place)
-        if place is None or not name:
+        name_node = tree.dig(resource, "name")
+        name_or_type = name_node or tree.dig(resource, "type")
+        name = tree.text_of(name_or_type)
+        if name_or_type is None or not name:
             continue
         if name in first_lines:
             at = diagnostics.field(diagnostics.item(path, index), "name")
-            found = "found" if written else "found no name, and the default is"
+            found = "found" if name_node else "found no name, and the default is"
             message = (
                 f"{found} {diagnostics.quoted(name)}, which is also the name of the resource in line "
                 f"{first_lines[name]}: give each resource its own name"
             )
-            yield diagnostics.error(place, at, message, Rule.DUPLICATE_NAME)
-        first_lines.setdefault(name, place.line)
+            yield diagnostics.error(name_or_type, at, message, Rule.DUPLICATE_NAME)
+        first_lines.setdefault(name, name_or_type.line)
 
 
 # The jobs of clusters

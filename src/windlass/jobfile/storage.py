@@ -217,7 +217,11 @@ def check_volume_path(
 
 def mount_paths_of(job: tree.Mapping) -> dict[str, str]:
     """Return the mount paths of the volumes that have one, by volume name."""
-    return {name: at for name, volume in volumes_of(job).items() if (at := tree.text_of(volume.get("at")))}
+    return {
+        name: mount_path
+        for name, volume in volumes_of(job).items()
+        if (mount_path := tree.text_of(volume.get("at")))
+    }
 
 
 def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:

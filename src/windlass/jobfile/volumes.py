@@ -45,7 +45,9 @@ def volume_at(mount_paths: Mapping[str, str], path: str) -> tuple[str, str] | No
     """Return the name of the volume that contains a path, and the path inside the volume; None if no volume does."""
     normalized = normalize(path)
     containing = [
-        name for name, at in mount_paths.items() if f"{normalized}/".startswith(f"{normalize(at)}/")
+        name
+        for name, mount_path in mount_paths.items()
+        if f"{normalized}/".startswith(f"{normalize(mount_path)}/")
     ]
     if not containing:
         return None

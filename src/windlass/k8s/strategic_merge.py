@@ -268,9 +268,9 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
 
 
 def _ordered(items: list[Any], order: list[Any], server: list[Any], rule: Rule) -> list[Any]:
-    """Return the items that `order` contains in that order, and the others as in `server`, the list before the patch.
+    """Return the items: those in `order` in its order, the others in the order of `server`, the list before the patch.
 
-    An item that `order` does not contain stays before the next item of `server`.
+    An item that is not in `order` stays before the next item of `server`.
     """
     identity = _identity(rule)
     positions, server_positions = _positions(order, identity), _positions(server, identity)

@@ -1,6 +1,6 @@
 """The address and credentials of the API server. Credentials are renewed when they expire or are rotated.
 
-This module chooses between files and the pod's service account. `kubeconfig` reads them, and is imported only then.
+This module chooses between files and the pod's service account. `kubeconfig` reads them; it is imported only if needed.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ class Access:
         return self._identity
 
     async def renewed(self, rejected: Identity) -> Identity:
-        """Return the credentials to use after the server rejected some. They are new unless they cannot be renewed or
-        were just renewed. Raise AccessError if they cannot be loaded."""
+        """Return the credentials to use after the server rejected some: renewed ones, unless they cannot be renewed or
+        just were. Raise AccessError if the renewal fails."""
         if self._load_config is not None and self._identity is rejected and not self._was_just_renewed():
             # All rejected requests share the renewal, so it continues if one of them is cancelled.
             await asyncio.shield(self._start_renewal())
@@ -162,7 +162,7 @@ def _with_server(config: ClusterConfig, server: str) -> ClusterConfig:
     address = _address(server)
     if not address.startswith("https://"):
         return ClusterConfig(server=address, namespace=config.namespace)
-    # The server name belongs to the old address, as in kubectl.
+    # The server name belongs to the old address, so it is dropped, as in kubectl.
     tls = msgspec.structs.replace(config.tls, server_name="") if config.tls else Tls()
     return msgspec.structs.replace(config, server=address, tls=tls)
 
@@ -199,7 +199,7 @@ def _renewal_due_at(config: ClusterConfig, now: float) -> float | None:
 
 
 def _is_local(server: str) -> bool:
-    """Return whether the server is on this machine. Python would use a proxy for it too."""
+    """Return whether the server is on this machine. Python would use a proxy even for such a server."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
