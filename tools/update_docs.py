@@ -137,7 +137,7 @@ def _setting(key: str, meaning: str, setting: Setting | None) -> str:
     if setting is None:
         return f"## {key}\n\nOnly in the file.\n\n{meaning}\n"
     default = msgspec.json.encode(setting.default).decode()
-    flags = " / ".join(f"`{flag}`" for flag in setting.flags.split("/"))
+    flags = " / ".join(f"`{flag}`" for flag in setting.flag_declaration.split("/"))
     return f"## {key}\n\n`{setting.variable}`, {flags}; default `{default}`\n\n{meaning}\n"
 
 

@@ -103,7 +103,7 @@ def _find_task(status: FrameworkStatus, trigger: CompletionTrigger) -> TaskStatu
 
 
 def _attempt(framework: Framework, status: FrameworkStatus) -> str:
-    """Return the number of the failed attempt as text. Empty if the job has neither a retry limit nor retries."""
+    """Return the number of the failed attempt as text. Empty without retries if maxRetryCount is not positive."""
     retried, limit = status.retry_policy_status, framework.spec.retry_policy.max_retry_count
     are_all_counted = retried.total_retried_count == retried.accountable_retried_count
     if limit > 0 and are_all_counted:

@@ -308,7 +308,7 @@ class ApiServer:
         ]
         return [dependent for dependent in found if dependent is not None]
 
-    # Shared by all of the above
+    # Helpers
 
     def _notify(self, event_type: WatchEventType, found: Watched) -> None:
         for watcher in self.watchers:
@@ -319,10 +319,10 @@ class ApiServer:
         metadata = msgspec.structs.replace(found.metadata, resource_version=self.resource_version)
         return msgspec.structs.replace(found, metadata=metadata)
 
-    def _created(self, new: V, kind: str) -> V:
+    def _created(self, new: V, uid_prefix: str) -> V:
         self._serial += 1
         metadata = msgspec.structs.replace(
-            new.metadata, uid=f"{kind}-{self._serial}", creation_timestamp=self._timeline.now
+            new.metadata, uid=f"{uid_prefix}-{self._serial}", creation_timestamp=self._timeline.now
         )
         return msgspec.structs.replace(new, metadata=metadata)
 

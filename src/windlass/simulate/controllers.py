@@ -38,7 +38,7 @@ from windlass.simulate.virtual_time import Timeline, VirtualClock
 T = TypeVar("T")
 
 CHECK_EVERY = 10
-"""Every tenth decision is repeated with the stored status, and both are compared."""
+"""Every tenth stored decision is repeated with the stored status, and both are compared."""
 MAX_LIST_SEC = 0.3
 MAX_REQUEST_SEC = 2.0
 """Maximum duration of a request. A new leader starts later than that, as the lease ensures in the real controller."""
@@ -259,7 +259,7 @@ class SimulatedController:
             self._resume(key, None)
 
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
-        """List Frameworks, ConfigMaps and pods one after the other."""
+        """List Frameworks, ConfigMaps and pods one after the other, and call `then`."""
         self._is_relist_planned = False
         lists: _Lists = (
             (self._server.frameworks, self.cache.replace_frameworks),
@@ -393,7 +393,7 @@ class SimulatedController:
         return self._request_invariants if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
-        """Require that a second decision, with the stored or the deferred status, yields the same result."""
+        """Require that a second decision yields the same status, and the same actions before and after the store."""
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return

@@ -36,7 +36,7 @@ class Invariants:
         self._task_uids: dict[str, str] = {}
         """The instance UID of the task that each pod was created for, by pod UID."""
         self.is_request_late = False
-        """Whether a crashed controller sent the current request. The stored status may not require it any more."""
+        """Whether a crashed controller sent the current request. The stored status may no longer require it."""
         server.on_status_stored.append(self._on_status_stored)
         server.on_pod_created.append(self._on_pod_created)
         kubelets.on_start.append(self._on_start)
@@ -182,7 +182,7 @@ class RequestInvariants:
         )
 
     def check_pod_deletion(self, pod: PodView, *, force: bool) -> None:
-        """Require that the pod belongs to Windlass and must be deleted, and by force only after its timeout."""
+        """Require that the pod belongs to Windlass and must be deleted; if by force, that its timeout has expired."""
         uid = pod.metadata.annotations.framework_uid
         require(bool(uid), f"the controller deletes the pod {pod.name}, which is not its own")
         framework = self._framework(uid)

@@ -274,7 +274,7 @@ def _is_a(type_: Any, value: Any) -> bool:
 
 
 def invalid_status_patch(framework: InvalidFramework, now: datetime) -> bytes | None:
-    """Return a merge patch that sets the condition Invalid; None if it is already set."""
+    """Return a merge patch that sets the condition Invalid; None if it is already set with this error."""
     invalid = ConditionType.INVALID
     current = next((condition for condition in framework.conditions if condition.get("type") == invalid), {})
     is_true = current.get("status") == "True"

@@ -110,7 +110,7 @@ class Diagnostic(msgspec.Struct, frozen=True):
     """Starting at 1."""
     column: int
     path: str
-    """The field, e.g. `spec.taskRoles[0].name`; empty if the document cannot be parsed."""
+    """The field, e.g. `spec.taskRoles[0].name`; empty for the whole document."""
     message: str
     rule: Rule = Rule.WRONG_VALUE
     fix: Fix | None = None

@@ -25,7 +25,7 @@ _MAX_ADDRESS_LIST_LENGTH = 100_000
 
 _is_service_name = re.compile("[a-z][-a-z0-9]*").fullmatch
 ADDRESS_LIST_RUNTIMES = frozenset({Runtime.TENSORFLOW, Runtime.PLAIN, Runtime.MPI})
-"""Runtimes that get the addresses of all tasks in one variable."""
+"""Runtimes whose environment variables list the addresses of all tasks."""
 
 
 def semantic_error(framework: Framework) -> str:

@@ -110,7 +110,7 @@ every_setting = pytest.mark.parametrize(
 def test_each_setting_has_a_flag(recorded: RecordedStart, setting: environment.Setting) -> None:
     text, value = other_value(setting)
     if setting.is_boolean:
-        positive, _, negative = setting.flags.partition("/")
+        positive, _, negative = setting.flag_declaration.partition("/")
         arguments = [positive if value else negative]
     else:
         arguments = [setting.flag, text]

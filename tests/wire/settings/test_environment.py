@@ -44,7 +44,7 @@ def error_lines(text: str, variables: Mapping[str, str], flags: Mapping[str, Any
 def test_names_of_variable_and_flags(key: str, variable: str, flags: str) -> None:
     (setting,) = [setting for setting in environment.SETTINGS if setting.key == key]
 
-    assert (setting.variable, setting.flags) == (variable, flags)
+    assert (setting.variable, setting.flag_declaration) == (variable, flags)
 
 
 def test_every_setting_except_failure_classes_has_a_variable() -> None:

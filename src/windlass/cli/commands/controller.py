@@ -55,7 +55,7 @@ def with_settings(command: F) -> F:
     for setting in reversed(environment.SETTINGS):
         command = click.option(
             *SHORT_FORMS.get(setting.attribute, ()),
-            setting.flags,
+            setting.flag_declaration,
             setting.attribute,
             help=HELP.get(setting.attribute),
             hidden=setting.attribute not in HELP,

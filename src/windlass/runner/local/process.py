@@ -115,7 +115,7 @@ def _pidfd(pid: int) -> Iterator[int | None]:
 
 
 def _is_alive(pidfd: int | None) -> bool:
-    """Return whether the process still runs: it releases its lock some time before it ends. False without a pidfd."""
+    """Return whether the process still runs, even if it has released its lock. False without a pidfd."""
     if pidfd is None:
         return False
     poller = select.poll()

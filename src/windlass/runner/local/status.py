@@ -78,7 +78,7 @@ def lines(status: Status) -> list[str]:
     shown = {
         "API server": status.url,
         "kubeconfig": status.kubeconfig,
-        "controller": "runs with it" if status.controller else "none",
+        "controller": "running" if status.controller else "none",
         "network": status.network,
         "nodes": ", ".join(status.nodes) or "none",
         "pods": pods or "none",

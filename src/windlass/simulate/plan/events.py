@@ -158,7 +158,7 @@ def _tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
 
 
 def _is_ended_by_attempt(task: TaskStatus) -> bool:
-    """Whether the task was ended because the attempt ended."""
+    """Return whether the task was ended because the attempt of the job ended."""
     ended = task.attempt_status.completion_status
     return ended is not None and ended.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
 

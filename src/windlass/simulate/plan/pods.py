@@ -48,7 +48,7 @@ class TaskBehavior(msgspec.Struct, frozen=True):
     runs_for_by_role: Mapping[str, float] = {}
     """The same time by role, where it differs."""
     endless: frozenset[str] = frozenset()
-    """Roles that never end by themselves, in addition to parameter servers and observers."""
+    """Roles that never end by themselves, in addition to servers, observers and roles that always restart."""
     stops_after: float = 1.0
     """Time from the deletion of a pod until it is removed."""
 

@@ -49,7 +49,7 @@ def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
 
 
 def contains_spec(definition: Json, expected: Json) -> bool:
-    """Return whether the spec contains the expected one. It may have more: defaults, or fields of a newer release."""
+    """Return whether the spec contains the expected one. It may also contain defaults, or fields of a newer release."""
     return _contains(definition["spec"], expected["spec"])
 
 

@@ -58,7 +58,7 @@ class Setting(msgspec.Struct, frozen=True):
         return isinstance(self.type, inspect.VarTupleType)
 
     @property
-    def flags(self) -> str:
+    def flag_declaration(self) -> str:
         """The declaration for click. A boolean flag includes its opposite."""
         return f"{self.flag}/--no-{self.flag.removeprefix('--')}" if self.is_boolean else self.flag
 
@@ -72,7 +72,7 @@ class SettingDiagnostic(Diagnostic, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The settings of one source."""
+    """The settings of one source, or of all sources merged."""
 
     root: tree.Mapping
     origins: dict[str, str] = {}

@@ -200,7 +200,7 @@ def _is_namespace(text: str) -> bool:
 
 
 def _check_orders(merged: Layer, file: str, invalid_keys: set[str]) -> Iterator[Diagnostic]:
-    """Check the order of values that are valid themselves."""
+    """Check the order of settings whose own values are valid."""
     has_election = _value(merged.root, "leaderElection") is not False
     for order in ORDERS:
         if invalid_keys & {order.low, order.high} or (order.is_about_lease and not has_election):

@@ -59,5 +59,5 @@ def _integer(match: re.Match[str]) -> int:
 
 
 def _as_json_number(number: float) -> int | float:
-    """Convert `3.0` and `1e9` to integers, because the API server receives them so."""
+    """Convert `3.0` and `1e9` to integers, as in the JSON that the API server receives."""
     return int(number) if number.is_integer() and abs(number) < _MIN_EXPONENT_NOTATION else number
