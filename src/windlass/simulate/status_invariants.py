@@ -112,11 +112,11 @@ class StatusInvariants:
 
     def _check_completion(self, framework: Framework, new: FrameworkStatus) -> None:
         attempt = new.attempt_status
-        ended = attempt.completion_status
-        if ended is None:
+        completion = attempt.completion_status
+        if completion is None:
             return
         spec = framework.spec
-        match ended.code:
+        match completion.code:
             case CompletionCode.CONFIG_MAP_EXTERNAL_DELETED:
                 found = self._server.find(attempt.config_map_uid or "")
                 require(
@@ -129,12 +129,14 @@ class StatusInvariants:
             case CompletionCode.ACTIVE_DEADLINE_EXCEEDED:
                 due = _active_deadline(framework, new)
                 require(due is not None and self._server.now >= due, f"{framework.name}: -250 too early")
-            case _ if ended.trigger is not None and ended.code != CompletionCode.PENDING_DEADLINE_EXCEEDED:
-                role = spec.role(ended.trigger.task_role_name)
-                counted = _counts(new).get(ended.trigger.task_role_name, (0, 0))
+            case _ if (
+                completion.trigger is not None and completion.code != CompletionCode.PENDING_DEADLINE_EXCEEDED
+            ):
+                role = spec.role(completion.trigger.task_role_name)
+                counted = _counts(new).get(completion.trigger.task_role_name, (0, 0))
                 require(
                     role is not None and _is_met(role, counted),
-                    f"{framework.name}: {ended.trigger} was not met",
+                    f"{framework.name}: {completion.trigger} was not met",
                 )
             case CompletionCode.SUCCEEDED:
                 wanted = sum(role.task_number for role in spec.task_roles)
@@ -214,16 +216,19 @@ def _check_matches_spec(framework: Framework, new: FrameworkStatus, now: datetim
 
 
 def _check_no_retry_left(framework: Framework, new: FrameworkStatus) -> None:
-    ended, policy = new.attempt_status.completion_status, framework.spec.retry_policy
-    if ended is None or ended.code in NEVER_RETRIED or ended.type.name != "Failed":
+    completion, policy = new.attempt_status.completion_status, framework.spec.retry_policy
+    if completion is None or completion.code in NEVER_RETRIED or completion.type.name != "Failed":
         return
     has_retries_left = new.retry_policy_status.accountable_retried_count < policy.max_retry_count
     is_counted = not policy.fancy_retry_policy or not (
-        {"Transient", "Permanent"} & set(ended.type.attributes)
+        {"Transient", "Permanent"} & set(completion.type.attributes)
     )
-    require(not (is_counted and has_retries_left), f"{framework.name} completed with retries left: {ended}")
     require(
-        ended.code != CompletionCode.FRAMEWORK_SUSPENDED, f"{framework.name} was completed by a suspension"
+        not (is_counted and has_retries_left), f"{framework.name} completed with retries left: {completion}"
+    )
+    require(
+        completion.code != CompletionCode.FRAMEWORK_SUSPENDED,
+        f"{framework.name} was completed by a suspension",
     )
 
 
@@ -236,12 +241,13 @@ def _check_delay(
     """
     if old is None or new.attempt_status.id == old.attempt_status.id:
         return
-    delay, ended = old.retry_policy_status.retry_delay_sec, old.attempt_status.completion_time
+    delay, completion_time = old.retry_policy_status.retry_delay_sec, old.attempt_status.completion_time
     is_shortened = (
         framework.spec.execution_type is ExecutionType.STOP
         or framework.spec.active_deadline_seconds is not None
     )
-    if delay is not None and ended is not None and not is_shortened:
+    if delay is not None and completion_time is not None and not is_shortened:
         require(
-            now >= ended + timedelta(seconds=delay), f"{framework.name} was retried before its delay was over"
+            now >= completion_time + timedelta(seconds=delay),
+            f"{framework.name} was retried before its delay was over",
         )

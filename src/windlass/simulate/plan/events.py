@@ -81,24 +81,24 @@ def events(
     at: float, old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
 ) -> Iterator[Event]:
     """Yield events in causal order: those of tasks, of the job, and of tasks that ended with the job."""
-    retried = {
+    retry_reasons = {
         (reason.role, reason.index): reason for reason in reasons if reason.kind is ReasonKind.TASK_RETRIED
     }
-    last = (
+    final_status = (
         next((reason.status for reason in reasons if reason.kind is ReasonKind.FRAMEWORK_RETRIED), None)
         or new
     )
-    before = {} if old is None or old.attempt_status.id != last.attempt_status.id else _tasks(old)
+    old_tasks = {} if old is None or old.attempt_status.id != final_status.attempt_status.id else _tasks(old)
     causes: list[_TaskEvent] = []
     effects: list[_TaskEvent] = []
-    for key, task in _tasks(last).items():
-        retry = retried.get(key)
-        ended = task if retry is None or retry.task is None else retry.task
-        was = before.get(key)
-        is_ended_with_job = _is_ended_by_attempt(ended) and not (
-            was is not None and _is_ended_by_attempt(was)
+    for key, task in _tasks(final_status).items():
+        retry = retry_reasons.get(key)
+        new_task = task if retry is None or retry.task is None else retry.task
+        old_task = old_tasks.get(key)
+        is_ended_with_job = _is_ended_by_attempt(new_task) and not (
+            old_task is not None and _is_ended_by_attempt(old_task)
         )
-        (effects if is_ended_with_job else causes).extend(_changes(key, was, ended))
+        (effects if is_ended_with_job else causes).extend(_changes(key, old_task, new_task))
         if retry is not None:
             causes.append(_retry_event(key, retry, task.retry_policy_status))
     yield from _merged(at, causes)
@@ -110,12 +110,12 @@ def class_of(completion_type: CompletionType) -> str:
     return " ".join((completion_type.name.value, *completion_type.attributes))
 
 
-def cause(ended: FrameworkAttemptCompletionStatus) -> str:
+def cause(completion: FrameworkAttemptCompletionStatus) -> str:
     """Return what completed the job."""
-    trigger = ended.trigger
-    are_diagnostics_complete = ended.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
+    trigger = completion.trigger
+    are_diagnostics_complete = completion.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
     if trigger is None or are_diagnostics_complete:
-        return ended.diagnostics
+        return completion.diagnostics
     return f"{trigger.task_role_name}-{trigger.task_index}: {trigger.message}"
 
 
@@ -145,10 +145,10 @@ def format_tasks(role: str, indexes: Sequence[int]) -> str:
     return f"{role}-{','.join(spans)}"
 
 
-def _completion(ended: TaskAttemptCompletionStatus) -> str:
+def _completion_text(completion: TaskAttemptCompletionStatus) -> str:
     """Return phrase and code, and the class of a failure."""
-    named = f"{ended.phrase} ({ended.code})"
-    return f"{named}, {class_of(ended.type)}" if ended.type.is_failed else named
+    named = f"{completion.phrase} ({completion.code})"
+    return f"{named}, {class_of(completion.type)}" if completion.type.is_failed else named
 
 
 def _tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
@@ -159,25 +159,25 @@ def _tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
 
 def _is_ended_by_attempt(task: TaskStatus) -> bool:
     """Return whether the task was ended because the attempt of the job ended."""
-    ended = task.attempt_status.completion_status
-    return ended is not None and ended.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
+    completion = task.attempt_status.completion_status
+    return completion is not None and completion.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
 
 
 def _changes(key: Key, old: TaskStatus | None, new: TaskStatus) -> Iterator[_TaskEvent]:
-    was = None if old is None else old.attempt_status.completion_status
-    ended = new.attempt_status.completion_status
+    old_completion = None if old is None else old.attempt_status.completion_status
+    completion = new.attempt_status.completion_status
     is_changed = old is None or old.state is not new.state
-    if ended is not None and was is None:
-        yield _TaskEvent(*key, new.state, _end_message(new, ended))
+    if completion is not None and old_completion is None:
+        yield _TaskEvent(*key, new.state, _end_message(new, completion))
     elif is_changed and new.state not in _TRANSIENT_STATES:
         yield _TaskEvent(*key, new.state, _STATE_MESSAGES.get(new.state, ""))
 
 
-def _end_message(task: TaskStatus, ended: TaskAttemptCompletionStatus) -> str:
+def _end_message(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> str:
     if _is_ended_by_attempt(task):
-        return f"ended with the job: {ended.phrase} ({ended.code})"
+        return f"ended with the job: {completion.phrase} ({completion.code})"
     delay = task.retry_policy_status.retry_delay_sec
-    what = f"attempt {task.attempt_status.id} ended: {_completion(ended)}"
+    what = f"attempt {task.attempt_status.id} ended: {_completion_text(completion)}"
     return what if delay is None else f"{what}; retrying in {delay} s"
 
 
@@ -195,13 +195,13 @@ def retries(retried: RetryPolicyStatus) -> str:
 def _job_events(
     old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
 ) -> Iterator[_TaskEvent]:
-    own = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
-    for reason in own:
+    job_reasons = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
+    for reason in job_reasons:
         is_retry = reason.kind is ReasonKind.FRAMEWORK_RETRIED
         what = f"{reason.message} ({retries(new.retry_policy_status)})" if is_retry else reason.message
         yield _TaskEvent("", 0, _state_after(reason, new), what)
     is_changed = old is None or old.state is not new.state
-    if is_changed and not own and new.state not in _TRANSIENT_STATES:
+    if is_changed and not job_reasons and new.state not in _TRANSIENT_STATES:
         yield _TaskEvent("", 0, new.state, "")
 
 

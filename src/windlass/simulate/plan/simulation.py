@@ -188,14 +188,18 @@ class _PlanRun:
 
     def _outcome(self, until: float) -> Outcome:
         status = self._status
-        ended = None if status is None else status.attempt_status.completion_status
+        completion = None if status is None else status.attempt_status.completion_status
         is_ended = status is not None and status.state is State.COMPLETED
         retried = RetryPolicyStatus() if status is None else status.retry_policy_status
-        if not is_ended or ended is None:
+        if not is_ended or completion is None:
             code, phrase, type_text, why = None, "", "", self._reason_for_no_end(until)
         else:
-            code, phrase, type_text = ended.code, ended.phrase, plan_events.class_of(ended.type)
-            why = plan_events.cause(ended)
+            code, phrase, type_text = (
+                completion.code,
+                completion.phrase,
+                plan_events.class_of(completion.type),
+            )
+            why = plan_events.cause(completion)
         return Outcome(
             ended=is_ended,
             state="" if status is None else status.state,

@@ -115,20 +115,20 @@ def _accepted_edits(data: bytes, found: Sequence[Diagnostic], lint: Linter) -> t
 
 def _edits(data: bytes, found: Iterable[Diagnostic]) -> Iterator[_Edit]:
     written = data.decode("utf-8-sig")
-    read = text.decode(data)
-    if len(read) != len(written):
+    yaml_text = text.decode(data)
+    if len(yaml_text) != len(written):
         return  # JSON with surrogate pairs: positions differ
-    wanted: dict[tuple[int, int], list[Diagnostic]] = {}
+    fixable: dict[tuple[int, int], list[Diagnostic]] = {}
     for diagnostic in found:
         if diagnostic.fix is not None:
-            wanted.setdefault((diagnostic.line, diagnostic.column), []).append(diagnostic)
-    for event in yaml_parse.events_of(read) if wanted else ():
+            fixable.setdefault((diagnostic.line, diagnostic.column), []).append(diagnostic)
+    for event in yaml_parse.events_of(yaml_text) if fixable else ():
         if isinstance(event, yaml.ScalarEvent):
-            place = yaml_parse.position_of(event)
-            there = wanted.get((place.line, place.column), [])
+            position = yaml_parse.position_of(event)
+            candidates = fixable.get((position.line, position.column), [])
             # Aliases may cause several diagnostics at one position, with different fixes.
-            if len({diagnostic.fix for diagnostic in there}) == 1:
-                yield from _edit(there[0], event, written)
+            if len({diagnostic.fix for diagnostic in candidates}) == 1:
+                yield from _edit(candidates[0], event, written)
 
 
 def _edit(diagnostic: Diagnostic, event: Any, written: str) -> Iterator[_Edit]:

@@ -88,7 +88,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for role in roles:
         yield from _check_count(role, "minFailedTaskCount", "failed", Rule.MIN_FAILED_TOO_LARGE)
         yield from _check_count(role, "minSucceededTaskCount", "succeeded", Rule.MIN_SUCCEEDED_TOO_LARGE)
-        yield from _check_own_barrier(framework, role)
+        yield from _check_user_barrier(framework, role)
     yield from _check_endings(roles)
     yield from _check_tasks(framework, roles, f"{spec_path}.taskRoles")
     yield from _check_retries(framework, f"{spec_path}.retryPolicy")
@@ -225,7 +225,7 @@ def _check_retries(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.warning(node, f"{path}.maxRetryCount", message, Rule.ENDLESS_RETRY)
 
 
-def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Diagnostic]:
+def _check_user_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Diagnostic]:
     """Warn about a role with a barrier of the user but without ports. `annotations` checks barriers of Windlass."""
     init_containers = tree.items_of(tree.dig(role.pod, "initContainers"))
     has_barrier = any(

@@ -1,4 +1,4 @@
-"""Load the configuration of the controller from flags, the environment and a file, in this order of priority."""
+"""Load the controller configuration from flags, variables, a file and fallback variables, by priority."""
 
 import functools
 import re
@@ -77,7 +77,7 @@ REQUEST_RULE = f"requestTimeoutSec + {MAX_RETRY_JITTER} Ã— leaseRetryPeriodSec â
 
 
 def load_settings(data: bytes, file: str) -> Settings:
-    """Load a file. An empty file means all defaults. Raise `InvalidFileError` with all diagnostics."""
+    """Load a file. An empty file means all defaults. Raise `InvalidFileError` with all errors."""
     return load((data, file), {}, {}).settings
 
 
@@ -86,17 +86,17 @@ def load(
 ) -> LoadedSettings:
     """Load the settings from a file (content and name), the environment, and flags by attribute.
 
-    Raise `InvalidFileError` with the diagnostics of all sources.
+    Raise `InvalidFileError` with the errors of all sources.
     """
     data, name = file or (b"", "")
-    written, found = _read(data, name)
+    file_root, found = _read(data, name)
     from_environment = environment.from_environment(variables)
     from_flags = environment.from_flags(flags)
     for layer in (from_environment, from_flags):
         found.extend(_attributed(_check_values(layer.root), layer, name))
     roots = (
         environment.from_fallback_variables(variables).root,
-        written,
+        file_root,
         from_environment.root,
         from_flags.root,
     )
