@@ -1,4 +1,4 @@
-"""Find what is wrong with a response. Pure."""
+"""Find what is wrong with a response."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The values and errors of the store's interface. Pure."""
+"""The values and errors of the store's interface."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Compute the CPU and memory usage of containers from two samples. Pure.
+"""Compute the CPU and memory usage of containers from two samples.
 
 A rate covers the window between two samples. The start of a container counts as a sample without usage. A window of
 more than MAX_WINDOW seconds does not represent current usage: if both the last sample and the start of a container are

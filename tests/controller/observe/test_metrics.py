@@ -26,7 +26,7 @@ from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, Holding, Summary, TaskStatus
-from windlass.simulate.api_server import Verb, Watched
+from windlass.simulate.api_server import Watched, WatchEventType
 from windlass.simulate.scenario import Faults, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 from windlass.simulate.virtual_time import Timeline, VirtualClock
@@ -480,7 +480,7 @@ class Watcher:
         self._last: dict[str, Framework] = {}
         simulation.server.watchers.append(self._on_event)
 
-    def _on_event(self, verb: Verb, found: Watched) -> None:
+    def _on_event(self, verb: WatchEventType, found: Watched) -> None:
         if isinstance(found, Framework):
             self._metrics.on_stored(self._last.get(found.uid, found), found)
             self._last[found.uid] = found

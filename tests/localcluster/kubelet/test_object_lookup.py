@@ -174,7 +174,9 @@ def test_unrelated_changes_keep_cached_entries(cluster: Cluster, monkeypatch: py
     cluster.add_service("digits")
     cluster.add_pod("a", "10.88.0.2", ready=True)
     expected = cluster.entries()
-    monkeypatch.setattr(object_lookup, "_names", lambda *_: pytest.fail("looked through all pods"))
+    monkeypatch.setattr(
+        object_lookup, "_namespace_entries", lambda *_: pytest.fail("looked through all pods")
+    )
     cluster.add_pod("b")
     cluster.create("configmaps", "settings")
     assert cluster.entries() == expected

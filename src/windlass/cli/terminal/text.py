@@ -1,4 +1,4 @@
-"""Display untrusted text on a terminal: remove control sequences, measure and truncate. Pure."""
+"""Display untrusted text on a terminal: remove control sequences, measure and truncate."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""The filters that decide whether a pod may run on a node, in kube-scheduler's order and words. Pure.
+"""The filters that decide whether a pod may run on a node, in kube-scheduler's order and words.
 
 The first filter that rejects a node supplies the reason. The last one lists every resource that is insufficient.
 """

@@ -1,4 +1,4 @@
-"""Assign the machine's GPUs to nodes and pods; each GPU belongs to one pod at a time. Pure.
+"""Assign the machine's GPUs to nodes and pods; each GPU belongs to one pod at a time.
 
 An annotation of a node lists its GPUs, because several logical nodes share one machine. The same annotation of a pod
 lists the GPUs assigned to it, with the numbers used by CUDA_VISIBLE_DEVICES.

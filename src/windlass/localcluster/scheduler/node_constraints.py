@@ -1,4 +1,4 @@
-"""Match a pod's nodeSelector, node affinity and tolerations against a node. Pure."""
+"""Match a pod's nodeSelector, node affinity and tolerations against a node."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The Node objects of this machine: one, or several logical nodes that share it. Pure.
+"""The Node objects of this machine: one, or several logical nodes that share it.
 
 CPU, memory and disk are divided evenly, but each node gets at least the CPU and memory of a small pod if the machine
 has them: a pod that requests one CPU must fit on a laptop with three logical nodes. CPU and memory may then be

@@ -1,4 +1,4 @@
-"""Inspect the CustomResourceDefinition of Frameworks in a cluster. Pure."""
+"""Inspect the CustomResourceDefinition of Frameworks in a cluster."""
 
 from collections.abc import Iterator
 from typing import Any
