@@ -21,7 +21,8 @@ class TransitionType(StrEnum):
 
     PATH = "regular path"
     SHORTCUT = (
-        "shortcut: the object is already terminating, was deleted by another client, or was never created"
+        "shortcut: the object is already terminating, was deleted by another client, was never created, "
+        "or is a pod that has ended"
     )
     WINDLASS = "not in FrameworkController"
 

@@ -21,7 +21,8 @@ class State(StrEnum):
     ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
     """The API server has created the object, and the watch has not reported it yet.
 
-    Next: AttemptPreparing; AttemptDeleting; AttemptDeletionPending when it is never reported; AttemptCompleted.
+    Next: AttemptPreparing; AttemptDeleting; AttemptDeletionPending when the attempt is stopped, e.g. because the watch
+    did not report the object in time; AttemptCompleted.
     """
 
     ATTEMPT_PREPARING = "AttemptPreparing"

@@ -18,7 +18,7 @@ from windlass.model import names
     is_flag=True,
     help="Also delete the CustomResourceDefinitions and with them ALL Frameworks of the cluster.",
 )
-@click.option("--force", is_flag=True, help="With --crds, delete Frameworks that have not completed too.")
+@click.option("--force", is_flag=True, help="With --crds, also delete Frameworks that have not completed.")
 @click.option(
     "--restore-reference-crd",
     is_flag=True,

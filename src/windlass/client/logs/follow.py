@@ -246,7 +246,10 @@ class _Follower:
             return False
 
     async def _status(self, source: Source) -> ContainerStatus | None:
-        """Return the current status of the container; None if its pod is deleted or replaced. Raises ClientError."""
+        """Return the current status of the container; None if its pod is deleted or replaced.
+
+        Raises ClientError, and ResponseError for error responses other than 404.
+        """
         try:
             body = await self._connection.send(
                 requests.get(PODS, self._connection.namespace, source.pod.name)

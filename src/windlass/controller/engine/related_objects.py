@@ -11,7 +11,7 @@ from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 
 MAX_UNUSED_UIDS = 100
-"""Unused UIDs are removed once this many UIDs are known, in addition to four per pod."""
+"""Unused UIDs are removed when the number of known UIDs reaches this number plus four per pod."""
 
 FrameworkName = tuple[str, str]
 """Namespace and name of a Framework. Frameworks of the same name in both API groups have equal pod names."""
@@ -84,7 +84,10 @@ class RelatedObjects:
             self.config_map = None
 
     def is_newer(self, new: RelatedObject) -> bool:
-        """Return whether `new` is newer than the recorded object. A UID that was deleted never comes back."""
+        """Return whether to record `new`: it is newer than the recorded object, or confirms it in the same version.
+
+        An object whose UID was deleted is never recorded again.
+        """
         current = self.current(new)
         is_deleted = new.uid in self.known and (current is None or current.uid != new.uid)
         if is_deleted:

@@ -191,7 +191,7 @@ class _OpenLog:
         return successor is not None
 
     def _successor_of(self, held: _OpenFile) -> _OpenFile | None:
-        # Opened first: if the names show no rotation after `held`, this is its successor.
+        # `current` is opened before the names are read: if they show no rotation after `held`, it is the successor.
         current = self._open(self._name)
         later = self._rotated_after(held)
         is_held = current is not None and current.inode == held.inode

@@ -27,7 +27,8 @@ class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: str = "auto"
     # Read end of a pipe. All pods end when its write end is closed.
     lifeline: int | None = None
-    # Descriptors of the user namespace and the hub of pods that an earlier spawner started.
+    # Descriptors of the user namespace and of the hub (the network namespace of the bridge) of an earlier spawner,
+    # whose pods still run.
     namespaces: tuple[int, int] | None = None
 
 
