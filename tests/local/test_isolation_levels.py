@@ -26,23 +26,16 @@ from conformance.waiting import wait_for
 with_mounts = pytest.mark.parametrize("local", daemons.WITH_MOUNTS, ids=str, indirect=True)
 
 
-def test_succeeding_pod(place: Place) -> None:
-    pod = place.start("echo hello")
-    assert pod.output() == ["hello"]
-    assert pod.seen().exit_code() == 0
-
-
-@pytest.mark.parametrize("code", [1, 42, 255])
-def test_exit_code_is_reported(place: Place, code: int) -> None:
-    seen = place.start(f"exit {code}").ended()
-    assert (seen.phase, seen.exit_code()) == ("Failed", code)
-
-
-@pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139)])
-def test_signal_is_reported(place: Place, name: str, code: int) -> None:
+def test_output_exit_codes_and_signals_are_reported(place: Place) -> None:
     """The command is never process 1, so that signals have their usual effect."""
-    seen = place.start(f"kill -{name} $$$$; sleep 100000").ended()
-    assert (seen.phase, seen.exit_code()) == ("Failed", code)
+    succeeding = place.start("echo hello")
+    codes = {place.start(f"exit {code}"): code for code in (1, 42, 255)}
+    signals = {"KILL": 137, "TERM": 143, "SEGV": 139}
+    codes |= {place.start(f"kill -{name} $$$$; sleep 100000"): code for name, code in signals.items()}
+    assert succeeding.output() == ["hello"]
+    assert succeeding.seen().exit_code() == 0
+    ended = [pod.ended() for pod in codes]
+    assert [(seen.phase, seen.exit_code()) for seen in ended] == [("Failed", code) for code in codes.values()]
 
 
 def test_sigterm_ends_a_plain_process(place: Place) -> None:

@@ -86,34 +86,40 @@ def place(daemon: Daemon) -> Iterator[Place]:
     daemon.client.delete(f"/api/v1/namespaces/{place.namespace}")
 
 
-JOBS: dict[str, tuple[Json, tuple[str, str], dict[str, int]]] = {
-    "one pod": (job("true"), ("Complete", "CompletionsReached"), {"succeeded": 1}),
-    "several": (
-        job("true", completions=3, parallelism=2),
+JOBS: tuple[tuple[Json, tuple[str, str], dict[str, int]], ...] = (
+    (job("true", "one-pod"), ("Complete", "CompletionsReached"), {"succeeded": 1}),
+    (
+        job("true", "several-pods", completions=3, parallelism=2),
         ("Complete", "CompletionsReached"),
         {"succeeded": 3},
     ),
-    "a failure": (job("exit 3", backoffLimit=0), ("Failed", "BackoffLimitExceeded"), {"failed": 1}),
-    "a failure that is started again": (
-        job("exit 3", restart="OnFailure", backoffLimit=1),
+    (job("exit 3", "failing", backoffLimit=0), ("Failed", "BackoffLimitExceeded"), {"failed": 1}),
+    (
+        job("exit 3", "restarted", restart="OnFailure", backoffLimit=1),
         ("Failed", "BackoffLimitExceeded"),
         {"failed": 1},
     ),
-    "too slow": (job(FOREVER, activeDeadlineSeconds=1), ("Failed", "DeadlineExceeded"), {"failed": 1}),
-    "not run here": (
-        job("true", completionMode="Indexed", completions=1, backoffLimitPerIndex=1),
+    (
+        job(FOREVER, "too-slow", activeDeadlineSeconds=1),
+        ("Failed", "DeadlineExceeded"),
+        {"failed": 1},
+    ),
+    (
+        job("true", "unsupported", completionMode="Indexed", completions=1, backoffLimitPerIndex=1),
         ("Failed", "NotSupported"),
         {},
     ),
-}
+)
 
 
-@pytest.mark.parametrize(("body", "expected", "counts"), JOBS.values(), ids=JOBS)
-def test_job_completes(place: Place, body: Json, expected: tuple[str, str], counts: dict[str, int]) -> None:
-    place.create(body)
-    status = ended(place)
-    assert outcome(status) == expected
-    assert {key: status[key] for key in ("succeeded", "failed") if key in status} == counts
+def test_jobs_complete(place: Place) -> None:
+    for body, _, _ in JOBS:
+        place.create(body)
+    for body, expected, counts in JOBS:
+        name = body["metadata"]["name"]
+        status = ended(place, name)
+        assert outcome(status) == expected, name
+        assert {key: status[key] for key in ("succeeded", "failed") if key in status} == counts, name
 
 
 def test_failed_pod_of_a_job_is_replaced(place: Place, open_folder: Any) -> None:
