@@ -20,10 +20,7 @@ class TransitionType(StrEnum):
     """How a transition relates to the regular path and to FrameworkController."""
 
     PATH = "regular path"
-    SHORTCUT = (
-        "shortcut: the object is already terminating, was deleted by another client, was never created, "
-        "or is a pod that has ended"
-    )
+    SHORTCUT = "shortcut: see statements 11 and A1 in docs/behaviours.md"
     WINDLASS = "not in FrameworkController"
 
 

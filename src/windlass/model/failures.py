@@ -9,7 +9,7 @@ LOWEST_FAILED_CODE = 1
 
 
 class IntRange(Sparse, frozen=True):
-    """A range with inclusive ends; an absent end is open."""
+    """A range with inclusive ends; an absent end is unbounded."""
 
     min: int | None = None
     max: int | None = None
@@ -31,7 +31,7 @@ class ContainerPattern(Sparse, frozen=True):
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
     """Exit codes. The default minimum is LOWEST_FAILED_CODE, so that only failed containers match, as in the
-    reference."""
+    reference controller."""
 
     def __post_init__(self) -> None:
         if self.code_range.min is None:

@@ -184,7 +184,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     env_from: tuple[Json, ...] = ()
     """Sources of variables as in Kubernetes, e.g. [{secretRef: {name: keys}}]."""
     secrets: dict[Variable, str] = {}
-    """Variables with secret values. They are stored in a Secret, {name}-secrets, not in manifests."""
+    """Variables with secret values. They are stored in the Secret {name}-secrets, not in the Framework."""
     resources: Resources | None = None
     """Resources of every task, unless its role has its own."""
     volumes: dict[DnsLabel, Volume] = {}

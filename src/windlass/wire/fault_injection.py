@@ -5,8 +5,8 @@
     delete TASK [after DURATION]        delete the pod
     delay TASK [by] DURATION            start the task later
 
-`every time` at the end means all attempts of the task instead of the first one. A duration starts when the task runs.
-TASK is a role and an index, e.g. worker-1, or a role for all its tasks.
+`every time` at the end means all attempts of the task instead of the first one. `after` counts from the start of
+the task. TASK is a role and an index, e.g. worker-1, or a role for all its tasks.
 """
 
 import re

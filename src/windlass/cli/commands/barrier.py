@@ -24,7 +24,7 @@ from windlass.barrier import run as barriers
     "--configfile",
     default="",
     metavar="FILE",
-    help="File to update: the first line is set to the workers' addresses, the last line to the parameter servers'.",
+    help="Additional output file: the workers' addresses in the first line, those of the parameter servers in the last.",
 )
 def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     """Wait until every task of the Framework has an address.

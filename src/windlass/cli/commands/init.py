@@ -110,8 +110,8 @@ def init(
 ) -> None:
     """Write a job file for SCRIPT.
 
-    Values without an option are inferred from the script, which is read and not run. On a terminal, init prompts for
-    confirmation.
+    Values without an option are inferred from the script, which is read and not run. On a terminal, if no option
+    sets a value of the job, init prompts for the most important values, with the inferred ones as defaults.
 
     \b
         windlass init train.py

@@ -49,7 +49,7 @@ class NoStatusError(RequestError):
 
 
 class NoGangsError(RequestError):
-    """The CustomResourceDefinition of Gangs is missing, so barriers do not pass."""
+    """The CustomResourceDefinition of Gangs is missing: a barrier fails unless it may read the Framework."""
 
 
 class Observer(Protocol):

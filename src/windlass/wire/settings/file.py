@@ -237,7 +237,8 @@ def _check_lease(root: tree.Mapping, invalid_keys: set[str]) -> Iterator[Diagnos
         root.get(key) or root,
         key,
         f"found {diagnostics.quoted(_value(root, key))}, with leaseDurationSec {duration:g}, leaseRenewDeadlineSec "
-        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}, or hardly any time is left for requests",
+        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}. Otherwise hardly any "
+        "time is left for requests",
     )
 
 
