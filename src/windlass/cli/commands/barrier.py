@@ -24,7 +24,7 @@ from windlass.barrier import run as barriers
     "--configfile",
     default="",
     metavar="FILE",
-    help="Additional output file: the workers' addresses in the first line, those of the parameter servers in the last.",
+    help="Additional output file: the workers' addresses in the first line, the parameter servers' in the last.",
 )
 def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     """Wait until every task of the Framework has an address.
