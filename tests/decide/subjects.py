@@ -4,7 +4,7 @@ from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import Rules
-from windlass.model.framework import RetryPolicySpec
+from windlass.model.framework import RetryPolicySpec, TaskSpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
 
@@ -46,6 +46,12 @@ class RetrySubject:
     @property
     def is_waiting(self) -> bool:
         return self.status.state is State.ATTEMPT_COMPLETED
+
+    def edit_policy(self, policy: RetryPolicySpec) -> None:
+        if self.kind == "framework":
+            self.world.edit(retry_policy=policy)
+        else:
+            self.world.edit_role("worker", task=TaskSpec(retry_policy=policy))
 
     def end(self, exit_code: int) -> None:
         """End the pod of the attempt, without time passing."""

@@ -252,6 +252,49 @@ def test_changed_policy_keeps_the_chosen_delay() -> None:
     assert subject.attempt_id == 1
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("edited", "counts"),
+    [
+        (RetryPolicySpec(), (1, 1)),
+        (RetryPolicySpec(True, max_transient_retry_count=0), (1, 1)),
+        (RetryPolicySpec(True), (1, 0)),
+        (RetryPolicySpec(max_retry_count=9), (1, 1)),
+    ],
+    ids=["no retries", "no transient retries", "transient retries", "counted retries"],
+)
+def test_changed_policy_does_not_revoke_a_scheduled_retry(
+    kind: str, edited: RetryPolicySpec, counts: tuple[int, int]
+) -> None:
+    """Statement 27: the retry was decided when it was scheduled; the new policy decides whether it is counted."""
+    backoff = RetryBackoff(initial_sec=40, max_sec=40)
+    subject = RetrySubject(kind, RetryPolicySpec(True, retry_backoff=backoff))
+    subject.end(TRANSIENT)
+    delay = subject.delay
+    assert delay is not None
+    subject.edit_policy(edited)
+    subject.world.settle()
+    assert (subject.is_waiting, subject.delay) == (True, delay)
+    subject.world.wake()
+    assert (subject.attempt_id, subject.counts, subject.delay) == (1, counts, None)
+    subject.world.run_pods()
+    subject.world.settle()
+    assert subject.status.state is State.ATTEMPT_RUNNING
+
+
+def test_changed_policy_applies_to_the_attempt_after_a_scheduled_retry() -> None:
+    """Statement 27: only the scheduled retry is kept."""
+    backoff = RetryBackoff(initial_sec=40, max_sec=40)
+    subject = RetrySubject("framework", RetryPolicySpec(True, retry_backoff=backoff))
+    subject.end(TRANSIENT)
+    subject.edit_policy(RetryPolicySpec())
+    subject.world.wake()
+    subject.world.run_pods()
+    subject.world.settle()
+    subject.end(TRANSIENT)
+    assert (subject.status.state, subject.attempt_id) == (State.COMPLETED, 1)
+
+
 # The new attempt (statement 29)
 
 

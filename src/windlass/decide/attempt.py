@@ -353,7 +353,6 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
     retry_status = builder.status.retry_policy_status
     attempt = builder.status.attempt_status
     if not decision.should_retry:
-        _set_retry_status(builder, msgspec.structs.replace(retry_status, retry_delay_sec=None))
         builder.move_to(State.COMPLETED)
         completion_status = attempt.completion_status
         is_failed = completion_status is not None and completion_status.type.is_failed

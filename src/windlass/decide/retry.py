@@ -49,6 +49,17 @@ class RetryHistory(msgspec.Struct, frozen=True):
 def decide_retry(
     policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
 ) -> RetryDecision:
+    """Return whether to retry. A changed policy does not revoke a scheduled retry, but decides whether it is counted."""
+    decision = _decide_by_policy(policy, history, code, completion, rules)
+    is_scheduled = history.retry_status.retry_delay_sec is not None
+    if decision.should_retry or not is_scheduled:
+        return decision
+    return RetryDecision(should_retry=True, reason="scheduled before the policy changed", is_counted=True)
+
+
+def _decide_by_policy(
+    policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
+) -> RetryDecision:
     if code in NEVER_RETRIED:
         return RetryDecision(should_retry=False, reason=f"completion code {code} is never retried")
     if code == CompletionCode.FRAMEWORK_SUSPENDED:

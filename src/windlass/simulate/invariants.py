@@ -375,7 +375,9 @@ def _check_limit(
 ) -> None:
     counted = new.accountable_retried_count
     if policy.max_retry_count >= 0:
-        most = max(policy.max_retry_count, old.accountable_retried_count)
+        # A changed policy does not revoke a scheduled retry.
+        is_scheduled = old.retry_delay_sec is not None
+        most = max(policy.max_retry_count, old.accountable_retried_count + is_scheduled)
         require(counted <= most, f"{name}: {counted} retries exceed maxRetryCount {policy.max_retry_count}")
     limit = policy.max_transient_retry_count
     if limit is not None:

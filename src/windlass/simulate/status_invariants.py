@@ -235,13 +235,17 @@ def _check_no_retry_left(framework: Framework, new: FrameworkStatus) -> None:
 def _check_delay(
     framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus, now: datetime
 ) -> None:
-    """Require that a retry does not start before the stored delay is over (statements 27, 28).
+    """Require that a scheduled retry happens, and not before the stored delay is over (statements 27, 28).
 
     Stop and an active deadline may shorten the delay.
     """
-    if old is None or new.attempt_status.id == old.attempt_status.id:
+    if old is None:
         return
     delay, completion_time = old.retry_policy_status.retry_delay_sec, old.attempt_status.completion_time
+    if new.attempt_status.id == old.attempt_status.id:
+        is_revoked = delay is not None and new.state is State.COMPLETED
+        require(not is_revoked, f"{framework.name} completed although a retry was scheduled")
+        return
     is_shortened = (
         framework.spec.execution_type is ExecutionType.STOP
         or framework.spec.active_deadline_seconds is not None
