@@ -27,7 +27,12 @@ def filled(value: Any) -> Any:
         ("{{{FC_POD_NAME}}}", "{pod_name}"),
         (["x", ["{{FC_POD_NAME}}"]], ["x", ["pod_name"]]),
         ({"a": {"b": ["{{FC_POD_NAME}}", 1]}, "c": None}, {"a": {"b": ["pod_name", 1]}, "c": None}),
-        ({"{{FC_POD_NAME}}": "{{FC_POD_NAME}}"}, {"{{FC_POD_NAME}}": "pod_name"}),
+        ({"{{FC_POD_NAME}}": "{{FC_POD_NAME}}"}, {"pod_name": "pod_name"}),
+        ({"{{FC_POD_NAME}}": 1, "b": "x"}, {"pod_name": 1, "b": "x"}),
+        ({"a": {"x/{{FC_TASK_INDEX}}": {"{{FC_POD_NAME}}": []}}}, {"a": {"x/task_index": {"pod_name": []}}}),
+        ({"{{FC_POD_NAME}}": "replaced", "pod_name": "own"}, {"pod_name": "replaced"}),
+        ({"pod_name": "{{FC_TASK_INDEX}}", "{{FC_POD_NAME}}": "replaced"}, {"pod_name": "replaced"}),
+        ({"{{FC_UNKNOWN}}": "x"}, {"{{FC_UNKNOWN}}": "x"}),
     ],
 )
 def test_placeholders_are_replaced(value: Any, expected: Any) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.objects import placeholders
 from windlass.objects.pod import PodFactory, pod
 
 Build = Callable[..., Framework]
@@ -229,7 +230,9 @@ def test_users_labels_and_annotations_are_kept_and_ours_win(template: Json, runn
     """Statement 6."""
     made = pod(running(template), "worker", 0)["metadata"]
     plain = pod(running({}), "worker", 0)["metadata"]
+    user_metadata = template.get("metadata", {})
+    identity = {name: plain["annotations"][name] for name in placeholders.NAMES}
     for field in ("labels", "annotations"):
-        users = template.get("metadata", {}).get(field, {})
+        users = placeholders.fill(user_metadata, placeholders.find(user_metadata), identity).get(field, {})
         assert set(made[field]) == set(users) | set(plain[field])
         assert {key: made[field][key] for key in plain[field]} == plain[field]

@@ -1,9 +1,10 @@
 """Placeholders such as `{{FC_TASK_INDEX}}` in a pod template (statement 9 of docs/behaviours.md).
 
 All pods of a role have one template, so its placeholders are located once (`find`), and `fill` changes only these
-places. Keys are not changed: they are names that Kubernetes or the user has chosen.
+places. The reference replaces them in the JSON text of the template, so keys, e.g. of labels, are replaced too.
 """
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,8 +25,9 @@ _PLACEHOLDER = re.compile(r"\{\{(" + "|".join(NAMES) + r")\}\}")
 MAX_DEPTH = 100
 """Maximum depth of the search, so that no template exhausts the stack. No field of a pod is nested this deep."""
 
-Places = dict[Any, "Places"]
-"""The keys and list indexes that lead to placeholders. Empty: the value itself is a string with placeholders."""
+Places = dict[Any, "Places | None"]
+"""The keys and list indexes that lead to placeholders. Empty: the value itself is a string with placeholders. The place
+of a key is None if only the key has placeholders."""
 
 
 def find(value: Any, depth: int = 0) -> Places | None:
@@ -37,14 +39,15 @@ def find(value: Any, depth: int = 0) -> Places | None:
     places: Places = {}
     for key, item in _items(value):
         nested = find(item, depth + 1)
-        if nested is not None:
+        if nested is not None or (isinstance(key, str) and _PLACEHOLDER.search(key)):
             places[key] = nested
     return places or None
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, dict):
-        return value.items()
+        # As in the reference, a key with placeholders comes after the key that it may become, and overrides it.
+        return sorted(value.items(), key=operator.itemgetter(0))
     if isinstance(value, list):
         return enumerate(value)
     return ()
@@ -55,8 +58,15 @@ def fill(value: Any, places: Places | None, values: Mapping[str, str]) -> Any:
     if places is None:
         return value
     if isinstance(value, str):
-        return _PLACEHOLDER.sub(lambda found: values[found[1]], value)
+        return _replaced(value, values)
     copy = value.copy()
     for key, nested in places.items():
-        copy[key] = fill(value[key], nested, values)
+        replaced = _replaced(key, values) if isinstance(key, str) else key
+        if replaced != key:
+            del copy[key]
+        copy[replaced] = fill(value[key], nested, values)
     return copy
+
+
+def _replaced(text: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
