@@ -49,7 +49,7 @@ class RetryHistory(msgspec.Struct, frozen=True):
 def decide_retry(
     policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
 ) -> RetryDecision:
-    """Return whether to retry. A changed policy does not revoke a scheduled retry, but decides whether it is counted."""
+    """Return whether to retry. A changed policy does not revoke a scheduled retry, only decides whether it counts."""
     decision = _decide_by_policy(policy, history, code, completion, rules)
     is_scheduled = history.retry_status.retry_delay_sec is not None
     if decision.should_retry or not is_scheduled:
