@@ -15,7 +15,7 @@ from windlass.decide import deletion, retry
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
 from windlass.simulate import play, scenario
-from windlass.simulate.scenario import Event, EventType, Faults, Scenario, Submission
+from windlass.simulate.scenario import Event, EventType, Faults, Occurrence, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
 SEEDS = 300
@@ -40,6 +40,22 @@ def test_every_kind_of_event_and_fault_is_drawn() -> None:
     assert {event.type for world in drawn for event in world.events} == set(EventType)
     for field in Faults.__struct_fields__:
         assert any(getattr(world.faults, field) for world in drawn), field
+
+
+@pytest.fixture(scope="module")
+def occurred() -> set[Occurrence]:
+    """The situations that the first scenarios lead to, until all were seen."""
+    found: set[Occurrence] = set()
+    for seed in range(SEEDS):
+        found |= Simulation(scenario.draw(seed)).run().server.occurred
+        if found == set(Occurrence):
+            break
+    return found
+
+
+@pytest.mark.parametrize("situation", Occurrence)
+def test_drawn_scenarios_lead_to_each_situation(situation: Occurrence, occurred: set[Occurrence]) -> None:
+    assert situation in occurred
 
 
 def test_hundred_frameworks_complete() -> None:

@@ -27,6 +27,7 @@ from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
+from windlass.simulate.scenario import Occurrence
 from windlass.simulate.virtual_time import Timeline
 
 V = TypeVar("V", Framework, ConfigMapView, PodView)
@@ -69,6 +70,7 @@ class ApiServer:
         self._pods_of: dict[tuple[str, str], set[str]] = {}
         """Names of pods by namespace and the Framework name in their label."""
         self.max_pods_per_delete = MAX_PODS_PER_DELETE
+        self.occurred: set[Occurrence] = set()
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []
         self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []

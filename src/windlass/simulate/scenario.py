@@ -8,6 +8,8 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.framework import (
+    ALWAYS_RETRY,
+    RETRY_IF_FAILED,
     CompletedPods,
     CompletionPolicySpec,
     ExecutionType,
@@ -68,6 +70,13 @@ class EventType(StrEnum):
     RELIST = "relist"
     STALL = "stall a watch"
     FOREIGN_POD = "create a foreign pod"
+
+
+class Occurrence(StrEnum):
+    """Rare situations in a run. A test requires that the drawn scenarios lead to each of them."""
+
+    RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
+    UNLIMITED_RETRY = "a failure was retried without a limit (maxRetryCount -1)"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -204,6 +213,29 @@ def edited(spec: FrameworkSpec, number: int) -> FrameworkSpec:
             return replace(spec, task_roles=roles)
 
 
+def settling(spec: FrameworkSpec) -> FrameworkSpec:
+    """Return a spec with which the Framework ends: it is neither suspended nor waits for a start, and a success is
+    not retried."""
+    replace = msgspec.structs.replace
+    if spec.execution_type is ExecutionType.CREATE:
+        spec = replace(spec, execution_type=ExecutionType.START)
+    return replace(
+        spec,
+        suspend=False,
+        retry_policy=_without_endless_retry(spec.retry_policy),
+        task_roles=tuple(
+            _with_task(role, retry_policy=_without_endless_retry(role.task.retry_policy))
+            for role in spec.task_roles
+        ),
+    )
+
+
+def _without_endless_retry(policy: RetryPolicySpec) -> RetryPolicySpec:
+    if policy.max_retry_count != ALWAYS_RETRY:
+        return policy
+    return msgspec.structs.replace(policy, max_retry_count=RETRY_IF_FAILED)
+
+
 def _with_task(role: TaskRoleSpec, **changes: object) -> TaskRoleSpec:
     return msgspec.structs.replace(role, task=msgspec.structs.replace(role.task, **changes))
 
@@ -310,7 +342,7 @@ def _role(random: Random, name: str) -> TaskRoleSpec:
 def _retry_policy(random: Random) -> RetryPolicySpec:
     return RetryPolicySpec(
         fancy_retry_policy=random.random() < 0.5,
-        max_retry_count=random.choice((0, 0, 1, 2, 3)),
+        max_retry_count=random.choice((ALWAYS_RETRY, RETRY_IF_FAILED, 0, 0, 0, 1, 2, 3)),
         max_transient_retry_count=random.choice((None, 0, 1, 5)),
         retry_backoff=random.choice((None, None, RetryBackoff(initial_sec=2, max_sec=30))),
     )

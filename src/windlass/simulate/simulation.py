@@ -122,9 +122,9 @@ class Simulation:
         return msgspec.structs.replace(QUIET, duration=self.scenario.faults.duration)
 
     def _end_faults(self) -> None:
-        """Resume or start all Frameworks, and relist, because the watches may have missed events."""
+        """Change all Frameworks so that they end, and relist, because the watches may have missed events."""
         for framework in tuple(self.server.frameworks.values()):
-            self._change_spec(framework, _resumed(framework.spec))
+            self._change_spec(framework, scenarios.settling(framework.spec))
         for controller in self.controllers:
             controller.relist()
 
@@ -166,7 +166,7 @@ class Simulation:
         def submit() -> None:
             framework = submission.framework
             if self.timeline.now >= self._faults_end:
-                framework = msgspec.structs.replace(framework, spec=_resumed(framework.spec))
+                framework = msgspec.structs.replace(framework, spec=scenarios.settling(framework.spec))
             try:
                 self.server.create_framework(framework)
             except AlreadyExistsError:
@@ -324,14 +324,6 @@ class Simulation:
                 self.controllers[number] = self._new_controller()
                 return number
         return None
-
-
-def _resumed(spec: FrameworkSpec) -> FrameworkSpec:
-    """Return a spec that is neither suspended nor waiting for a start."""
-    spec = msgspec.structs.replace(spec, suspend=False)
-    if spec.execution_type is ExecutionType.CREATE:
-        spec = msgspec.structs.replace(spec, execution_type=ExecutionType.START)
-    return spec
 
 
 def _is_settled(framework: Framework) -> bool:

@@ -5,15 +5,27 @@ The rules are written independently of the code that they check.
 
 from datetime import datetime, timedelta
 
-from windlass.model.completion import CompletionCode
-from windlass.model.framework import ExecutionType, Framework, TaskRoleSpec
+from windlass.model.completion import (
+    CompletionCode,
+    FrameworkAttemptCompletionStatus,
+    TaskAttemptCompletionStatus,
+)
+from windlass.model.framework import (
+    ALWAYS_RETRY,
+    RETRY_IF_FAILED,
+    ExecutionType,
+    Framework,
+    RetryPolicySpec,
+    TaskRoleSpec,
+)
 from windlass.model.gang import GangSpec
 from windlass.model.pods import PodView
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskRoleStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.invariants import require
 from windlass.simulate.kubelets import Kubelets
+from windlass.simulate.scenario import Occurrence
 
 SLACK = timedelta(seconds=5)
 """Maximum time between a decision and its store."""
@@ -51,9 +63,20 @@ class StatusInvariants:
             self._check_completion(framework, new)
         if new.state in (State.ATTEMPT_PREPARING, State.ATTEMPT_RUNNING):
             _check_matches_spec(framework, new, self._server.now)
-        if new.state is State.COMPLETED and (old is None or old.state is not State.COMPLETED):
-            _check_no_retry_left(framework, new)
+        if old is None or old.state is not State.COMPLETED:
+            _check_no_retry_left(framework, old, new)
         _check_delay(framework, old, new, self._server.now)
+        if old is not None and old.attempt_status.id != new.attempt_status.id:
+            self._record_retry(framework.spec.retry_policy, old.attempt_status.completion_status)
+
+    def _record_retry(
+        self, policy: RetryPolicySpec, completion: FrameworkAttemptCompletionStatus | None
+    ) -> None:
+        is_failed = completion is not None and completion.type.is_failed
+        if policy.max_retry_count == ALWAYS_RETRY and not is_failed:
+            self._server.occurred.add(Occurrence.RETRY_AFTER_SUCCESS)
+        if policy.max_retry_count == RETRY_IF_FAILED and is_failed:
+            self._server.occurred.add(Occurrence.UNLIMITED_RETRY)
 
     def _check_identity(
         self, framework: Framework, new: FrameworkStatus, role: TaskRoleStatus, task: TaskStatus
@@ -156,6 +179,15 @@ def _was_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
     )
 
 
+def _was_task_over(old: FrameworkStatus | None, task: TaskStatus) -> bool:
+    """Return whether the task was completed before, perhaps by an earlier policy."""
+    return old is not None and any(
+        before.instance_uid == task.instance_uid and before.state is State.COMPLETED
+        for role in old.attempt_status.roles
+        for before in role.task_statuses
+    )
+
+
 def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
     """Return how many tasks of each role failed and succeeded by themselves."""
     counts = {}
@@ -215,21 +247,50 @@ def _check_matches_spec(framework: Framework, new: FrameworkStatus, now: datetim
             )
 
 
-def _check_no_retry_left(framework: Framework, new: FrameworkStatus) -> None:
-    completion, policy = new.attempt_status.completion_status, framework.spec.retry_policy
-    if completion is None or completion.code in NEVER_RETRIED or completion.type.name != "Failed":
+def _check_no_retry_left(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
+    """Require that the Framework, and each task of an active attempt, is only complete when no retry is left
+    (statements 24 to 26)."""
+    if new.state is State.COMPLETED:
+        completion = new.attempt_status.completion_status
+        _check_retry_is_not_allowed(
+            framework.name, framework.spec.retry_policy, completion, new.retry_policy_status
+        )
+        require(
+            completion is None or completion.code != CompletionCode.FRAMEWORK_SUSPENDED,
+            f"{framework.name} was completed by a suspension",
+        )
+    if not new.state.is_active:
         return
-    has_retries_left = new.retry_policy_status.accountable_retried_count < policy.max_retry_count
-    is_counted = not policy.fancy_retry_policy or not (
-        {"Transient", "Permanent"} & set(completion.type.attributes)
+    for role in new.attempt_status.roles:
+        spec = framework.spec.role(role.name)
+        for task in role.task_statuses:
+            has_just_ended = task.state is State.COMPLETED and not _was_task_over(old, task)
+            if spec is not None and has_just_ended and not task.deletion_pending:
+                _check_retry_is_not_allowed(
+                    f"{framework.name}-{role.name}-{task.index}",
+                    spec.task.retry_policy,
+                    task.attempt_status.completion_status,
+                    task.retry_policy_status,
+                )
+
+
+def _check_retry_is_not_allowed(
+    name: str,
+    policy: RetryPolicySpec,
+    completion: FrameworkAttemptCompletionStatus | TaskAttemptCompletionStatus | None,
+    retries: RetryPolicyStatus,
+) -> None:
+    if completion is None or completion.code in NEVER_RETRIED:
+        return
+    is_failed = completion.type.name == "Failed"
+    is_classified = bool({"Transient", "Permanent"} & set(completion.type.attributes))
+    if policy.fancy_retry_policy and is_failed and is_classified:
+        return
+    limit = policy.max_retry_count
+    is_allowed = limit == ALWAYS_RETRY or (
+        is_failed and (limit == RETRY_IF_FAILED or retries.accountable_retried_count < limit)
     )
-    require(
-        not (is_counted and has_retries_left), f"{framework.name} completed with retries left: {completion}"
-    )
-    require(
-        completion.code != CompletionCode.FRAMEWORK_SUSPENDED,
-        f"{framework.name} was completed by a suspension",
-    )
+    require(not is_allowed, f"{name} completed with retries left: {completion}, {policy}")
 
 
 def _check_delay(
