@@ -64,6 +64,8 @@ class ApiServer:
         self._foreground_deleted: set[str] = set()
         """UIDs of objects that are removed after their dependents (foreground deletion)."""
         self._by_uid: dict[str, ObjectView | Framework] = {}
+        self.pod_specs: dict[str, Json] = {}
+        """The specs of pods as they were created, by UID."""
         self._creation_versions: dict[str, int] = {}
         """The resourceVersion at which each pod was created, by pod UID."""
         self._dependents: dict[str, set[tuple[str, str, str]]] = {}
@@ -173,6 +175,7 @@ class ApiServer:
         if (namespace, view.name) in self.pods:
             raise AlreadyExistsError(f"pods {view.name!r} already exists")
         created = self.put_pod(self._created(view, "pod"))
+        self.pod_specs[created.uid] = manifest["spec"]
         self._creation_versions[created.uid] = int(created.metadata.resource_version)
         for listener in self.on_pod_created:
             listener(created)

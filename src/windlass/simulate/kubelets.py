@@ -4,24 +4,33 @@ The invariants are checked against the containers that run here.
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from random import Random
 
 import msgspec
 
+from windlass.model.base import Json
 from windlass.model.pods import (
     ContainerState,
     ContainerStatus,
     ContainerTerminated,
+    ContainerWaiting,
     PodPhase,
     PodSpecView,
     PodView,
 )
 from windlass.simulate.api_server import ApiServer
-from windlass.simulate.scenario import Faults
+from windlass.simulate.scenario import Faults, Occurrence
 from windlass.simulate.virtual_time import Timeline
 
 NODES = 3
 FAILURE_CODES = (1, 1, 2, 42, 130, 137, 139, 143, 200, 201, 210)
+CLASSIFIED_CODES = (200, 201, 210, 130, 137, 139, 143)
+"""The exit codes that have a failure class, in the order of the classes (statements 20 and 22)."""
+KILLED = 137
+RESTART_DELAY_SEC = 10.0
+UNKNOWN_AFTER_SEC = 5.0
+"""Seconds after which the pods of a lost node may get the phase Unknown."""
 EVICTION_AFTER_SEC = 20.0
 """Seconds after which the pods of a lost node are deleted."""
 
@@ -49,8 +58,8 @@ class Kubelets:
         self._lost: set[str] = set()
         self._running: dict[str, dict[str, TaskKey]] = {}
         """The tasks whose containers run, by Framework UID and pod UID."""
-        self.exit_codes: dict[str, int] = {}
-        """The exit codes of containers, by pod UID."""
+        self.exit_codes: dict[str, frozenset[int]] = {}
+        """The completion codes that the exit codes of the containers allow, by pod UID."""
         self.forced: set[str] = set()
         """UIDs of pods that were deleted by force: their containers may still run."""
         self.on_start: list[Callable[[str, TaskKey], None]] = []
@@ -63,7 +72,22 @@ class Kubelets:
             return
         self._lost.add(node)
         self._timeline.after(EVICTION_AFTER_SEC, lambda: self._evict_from(node))
-        self._timeline.after(seconds, lambda: self._lost.discard(node))
+        if seconds > UNKNOWN_AFTER_SEC and number % 2:
+            self._timeline.after(
+                UNKNOWN_AFTER_SEC, lambda: self._set_phases(node, PodPhase.RUNNING, PodPhase.UNKNOWN)
+            )
+        self._timeline.after(seconds, lambda: self._return_node(node))
+
+    def _return_node(self, node: str) -> None:
+        self._lost.discard(node)
+        self._set_phases(node, PodPhase.UNKNOWN, PodPhase.RUNNING)
+
+    def _set_phases(self, node: str, old: PodPhase, new: PodPhase) -> None:
+        for pod in tuple(self._server.pods.values()):
+            if pod.spec.node_name == node and pod.status.phase == old:
+                self._server.occurred.add(Occurrence.UNKNOWN_PHASE)
+                status = msgspec.structs.replace(pod.status, phase=new)
+                self._server.put_pod(msgspec.structs.replace(pod, status=status))
 
     def evict(self, pod: PodView) -> None:
         """Fail the pod because its node is low on memory or disk."""
@@ -121,25 +145,62 @@ class Kubelets:
             return
         uid = started.uid
         pod = self._server.pod_of(uid)
+        spec = self._server.pod_specs.get(uid, {})
+        is_failed = self._random.random() < self._faults().task_failure
+        if spec.get("restartPolicy") == "Always" and pod is not None and not pod.is_deleting:
+            self._restart(pod, node)
+            return
         if not self._stop(started) or pod is None:
             return
-        is_failed = self._random.random() < self._faults().task_failure
-        code = self._random.choice(FAILURE_CODES) if is_failed else 0
-        phase = PodPhase.FAILED if is_failed else PodPhase.SUCCEEDED
-        self.exit_codes[uid] = code
-        self._server.put_pod(self._ended(pod, phase, code))
+        self._server.put_pod(self._ended(pod, self._draw_exit_codes(spec, is_failed=is_failed)))
         if pod.is_deleting:
-            self._server.remove_pod(uid)
+            self._remove_later(uid)
 
-    def _ended(self, pod: PodView, phase: PodPhase, code: int) -> PodView:
-        terminated = ContainerTerminated(
-            exit_code=code, message=f"exit {code}", finished_at=self._timeline.now.replace(microsecond=0)
-        )
+    def _restart(self, pod: PodView, node: str) -> None:
+        """End a container of a pod with restartPolicy Always, which stays in the phase Running, and start it again."""
+        self._server.occurred.add(Occurrence.CONTAINER_RESTARTED)
+        waiting = ContainerWaiting("CrashLoopBackOff", "back-off 10s restarting failed container")
         status = msgspec.structs.replace(
-            pod.status,
-            phase=phase,
-            container_statuses=(ContainerStatus("main", ContainerState(terminated=terminated)),),
+            pod.status, container_statuses=(ContainerStatus("main", ContainerState(waiting=waiting)),)
         )
+        self._server.put_pod(msgspec.structs.replace(pod, status=status))
+        self._timeline.after(
+            RESTART_DELAY_SEC + self._between(0.05, self._faults().duration),
+            lambda: self._finish(pod, node),
+        )
+
+    def _draw_exit_codes(self, spec: Json, *, is_failed: bool) -> dict[str, int]:
+        """Return the exit code of each container. If the pod fails, at least the first one fails."""
+        containers = [container["name"] for container in spec.get("containers", ())] or ["main"]
+        codes = dict.fromkeys(containers, 0)
+        if is_failed:
+            codes[containers[0]] = self._random.choice(FAILURE_CODES)
+            for name in containers[1:]:
+                codes[name] = self._random.choice((0, *FAILURE_CODES))
+        return codes
+
+    def _ended(self, pod: PodView, codes: dict[str, int]) -> PodView:
+        """Return the pod after its containers have ended, the last one now and the others up to two seconds earlier."""
+        now = self._timeline.now.replace(microsecond=0)
+        ends = {name: now - timedelta(seconds=self._random.randrange(3)) for name in codes}
+        ends[self._random.choice(tuple(codes))] = now
+        failed = [name for name, code in codes.items() if code]
+        self.exit_codes[pod.uid] = _expected_codes({name: codes[name] for name in failed}, ends)
+        if len(failed) > 1:
+            self._server.occurred.add(Occurrence.SEVERAL_CONTAINERS_FAILED)
+        statuses = (
+            ContainerStatus(
+                name,
+                ContainerState(
+                    terminated=ContainerTerminated(
+                        exit_code=code, message=f"exit {code}", finished_at=ends[name]
+                    )
+                ),
+            )
+            for name, code in codes.items()
+        )
+        phase = PodPhase.FAILED if failed else PodPhase.SUCCEEDED
+        status = msgspec.structs.replace(pod.status, phase=phase, container_statuses=tuple(statuses))
         return msgspec.structs.replace(pod, status=status)
 
     def _on_deletion(self, pod: PodView, force: bool) -> None:
@@ -151,8 +212,19 @@ class Kubelets:
         if pod.spec.node_name in self._lost:
             self._timeline.after(1.0, lambda: self._kill(pod))
             return
-        self._stop(pod)
-        self._server.remove_pod(pod.uid)
+        current = self._server.pod_of(pod.uid)
+        was_running = self._stop(pod)
+        if was_running and current is not None and not current.is_terminal:
+            self._server.put_pod(self._ended(current, {"main": self._random.choice((0, KILLED))}))
+        self._remove_later(pod.uid)
+
+    def _remove_later(self, uid: str) -> None:
+        """Remove a deleted pod, whose containers have ended, at once or after its volumes are cleaned up."""
+        if self._random.random() < self._faults().linger:
+            self._server.occurred.add(Occurrence.TERMINAL_POD_LINGERED)
+            self._timeline.after(self._random.uniform(1, 60), lambda: self._server.remove_pod(uid))
+        else:
+            self._server.remove_pod(uid)
 
     def _between(self, least: float, most: float) -> float:
         return most if self._is_lockstep else self._random.uniform(least, most)
@@ -170,3 +242,15 @@ class Kubelets:
     @property
     def is_anything_running(self) -> bool:
         return any(self._running.values())
+
+
+def _expected_codes(failed: dict[str, int], ends: dict[str, datetime]) -> frozenset[int]:
+    """Return the completion code of a pod with these failed containers: that of the first failure class that matches,
+    or that of the container that failed last. Several are allowed if these failed in the same second."""
+    if not failed:
+        return frozenset({0})
+    classified = [code for code in CLASSIFIED_CODES if code in failed.values()]
+    if classified:
+        return frozenset(classified[:1])
+    last = max(ends[name] for name in failed)
+    return frozenset(code for name, code in failed.items() if ends[name] == last)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.model import names
+from windlass.model.base import Json
 from windlass.model.framework import (
     ALWAYS_RETRY,
     RETRY_IF_FAILED,
@@ -40,6 +41,8 @@ class Faults(msgspec.Struct, frozen=True):
     watch_repeat: float = 0.0
     task_failure: float = 0.0
     """A container fails."""
+    linger: float = 0.0
+    """A deleted pod whose containers have ended exists for a while, in a terminal phase."""
     duration: float = 20.0
     """Maximum run time of a container."""
 
@@ -76,6 +79,10 @@ class Occurrence(StrEnum):
     """Rare situations in a run. A test requires that the drawn scenarios lead to each of them."""
 
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
+    CONTAINER_RESTARTED = "a container was restarted (restartPolicy Always)"
+    SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
+    TERMINAL_POD_LINGERED = "a deleted pod turned terminal and still existed"
+    UNKNOWN_PHASE = "a pod had the phase Unknown"
     UNLIMITED_RETRY = "a failure was retried without a limit (maxRetryCount -1)"
 
 
@@ -215,9 +222,11 @@ def edited(spec: FrameworkSpec, number: int) -> FrameworkSpec:
 
 def settling(spec: FrameworkSpec) -> FrameworkSpec:
     """Return a spec with which the Framework ends: it is neither suspended nor waits for a start, and a success is
-    not retried."""
+    not retried. A Framework with pods that restart for ever is stopped."""
     replace = msgspec.structs.replace
-    if spec.execution_type is ExecutionType.CREATE:
+    if any(map(_restarts_always, spec.task_roles)):
+        spec = replace(spec, execution_type=ExecutionType.STOP)
+    elif spec.execution_type is ExecutionType.CREATE:
         spec = replace(spec, execution_type=ExecutionType.START)
     return replace(
         spec,
@@ -298,6 +307,7 @@ def _faults(random: Random) -> Faults:
         watch_drop=sometimes(0.1),
         watch_repeat=sometimes(0.3),
         task_failure=sometimes(0.5),
+        linger=sometimes(0.5),
         duration=random.choice((1.0, 20.0, 100.0)),
     )
 
@@ -336,7 +346,23 @@ def _role(random: Random, name: str) -> TaskRoleSpec:
         min_succeeded=random.choice((-1, -1, -1, 0, 1, tasks)),
         retry=_retry_policy(random),
         graceful_timeout=random.choice((None, None, None, 5, 60)),
+        pod=_pod_template(random),
     )
+
+
+def _pod_template(random: Random) -> Json:
+    names_of_containers = ("main", "sidecar", "logger")[: random.choice((1, 1, 1, 2, 3))]
+    return {
+        "spec": {
+            "restartPolicy": "Always" if random.random() < 0.1 else "Never",
+            "containers": [{"name": name, "image": "busybox"} for name in names_of_containers],
+        }
+    }
+
+
+def _restarts_always(role: TaskRoleSpec) -> bool:
+    spec: Json = role.task.pod.get("spec", {})
+    return spec.get("restartPolicy") == "Always"
 
 
 def _retry_policy(random: Random) -> RetryPolicySpec:
