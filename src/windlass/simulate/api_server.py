@@ -20,9 +20,11 @@ from windlass.controller.engine.port import (
     DeletedPods,
     Listed,
     NotFoundError,
+    RefusedError,
 )
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
@@ -72,6 +74,15 @@ class ApiServer:
         self._pods_of: dict[tuple[str, str], set[str]] = {}
         """Names of pods by namespace and the Framework name in their label."""
         self.max_pods_per_delete = MAX_PODS_PER_DELETE
+        self._finalizers: set[str] = set()
+        """UIDs of objects with a finalizer of another controller."""
+        self._removed_when_finalized: set[str] = set()
+        """UIDs of objects that are removed as soon as they have no finalizer."""
+        self.terminating_namespaces: set[str] = set()
+        self.forbidden: set[tuple[str, str] | None] = set()
+        """Verbs and resources for which the controller has no permission."""
+        self.has_rejected_pods = False
+        """Whether a pod was rejected for a reason that concerns the pod."""
         self.occurred: set[Occurrence] = set()
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []
@@ -96,6 +107,7 @@ class ApiServer:
         key = key_of(framework)
         if key in self.frameworks:
             raise AlreadyExistsError(str(key))
+        self._check_namespace(framework.namespace, f"frameworks {framework.name!r}")
         return self.put_framework(msgspec.structs.replace(self._created(framework, "fw"), status=None))
 
     def put_framework(self, framework: Framework) -> Framework:
@@ -127,8 +139,7 @@ class ApiServer:
             return
         self._foreground_deleted.add(current.uid)
         if not current.is_deleting:
-            metadata = msgspec.structs.replace(current.metadata, deletion_timestamp=self._timeline.now)
-            current = self.put_framework(msgspec.structs.replace(current, metadata=metadata))
+            current = self._mark_deleting(current)
         self._collect_later(current.uid)
 
     # ConfigMaps
@@ -137,6 +148,7 @@ class ApiServer:
         view = msgspec.convert(manifest, ConfigMapView)
         if (namespace, view.name) in self.config_maps:
             raise AlreadyExistsError(f"configmaps {view.name!r} already exists")
+        self._check_namespace(namespace, f"configmaps {view.name!r}")
         created = self._put_config_map(self._created(view, "cm"))
         self._collect_if_orphan(created)
         return created
@@ -161,6 +173,7 @@ class ApiServer:
         owner = self.services.get(key, framework.uid)
         if owner != framework.uid and owner in self._by_uid:
             raise AlreadyExistsError(f"services {key[1]!r} already exists")
+        self._check_namespace(framework.namespace, f"services {key[1]!r}")
         self.services[key] = framework.uid
 
     def publish_gang(self, manifest: Json) -> None:
@@ -174,6 +187,7 @@ class ApiServer:
         view = msgspec.convert(manifest, PodView)
         if (namespace, view.name) in self.pods:
             raise AlreadyExistsError(f"pods {view.name!r} already exists")
+        self._check_namespace(namespace, f"pods {view.name!r}")
         created = self.put_pod(self._created(view, "pod"))
         self.pod_specs[created.uid] = manifest["spec"]
         self._creation_versions[created.uid] = int(created.metadata.resource_version)
@@ -212,7 +226,7 @@ class ApiServer:
 
     def remove_pod(self, uid: str) -> None:
         pod = self.pod_of(uid)
-        if pod is None:
+        if pod is None or self._is_kept_by_finalizer(pod):
             return
         del self.pods[pod.metadata.namespace, pod.name]
         self._pods_of[pod.metadata.namespace, pod.metadata.labels.framework_name].discard(pod.name)
@@ -313,7 +327,49 @@ class ApiServer:
         ]
         return [dependent for dependent in found if dependent is not None]
 
+    # Namespaces and finalizers
+
+    def _check_namespace(self, namespace: str, subject: str) -> None:
+        if namespace in self.terminating_namespaces:
+            self.occurred.add(Occurrence.NAMESPACE_TERMINATING)
+            self.has_rejected_pods = True
+            reason = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise RefusedError(ApiFailure(403, "Forbidden", f"{subject} is forbidden: {reason}"))
+
+    def add_finalizer(self, uid: str) -> None:
+        found = self._by_uid.get(uid)
+        # The API server rejects new finalizers of an object that is being deleted.
+        if found is not None and not found.is_deleting:
+            self._finalizers.add(uid)
+
+    def remove_finalizer(self, uid: str) -> None:
+        self._finalizers.discard(uid)
+        found = self._by_uid.get(uid)
+        if found is not None and uid in self._removed_when_finalized:
+            self._remove(found)
+
+    def _is_kept_by_finalizer(self, found: Watched) -> bool:
+        """Return whether an object to remove has a finalizer. If so, it is only marked as being deleted."""
+        if found.uid not in self._finalizers:
+            self._removed_when_finalized.discard(found.uid)
+            return False
+        self._removed_when_finalized.add(found.uid)
+        self.occurred.add(Occurrence.FINALIZER_DELAYED_REMOVAL)
+        if not found.is_deleting:
+            match found:
+                case Framework():
+                    self._mark_deleting(found)
+                case ConfigMapView():
+                    self._put_config_map(self._deleting(found, 0))
+                case PodView():
+                    self.put_pod(self._deleting(found, 0))
+        return True
+
     # Helpers
+
+    def _mark_deleting(self, framework: Framework) -> Framework:
+        metadata = msgspec.structs.replace(framework.metadata, deletion_timestamp=self._timeline.now)
+        return self.put_framework(msgspec.structs.replace(framework, metadata=metadata))
 
     def _notify(self, event_type: WatchEventType, found: Watched) -> None:
         for watcher in self.watchers:
@@ -356,6 +412,8 @@ class ApiServer:
                 self.remove_pod(found.uid)
 
     def _remove_framework(self, framework: Framework) -> None:
+        if self._is_kept_by_finalizer(framework):
+            return
         del self.frameworks[key_of(framework)]
         del self._by_uid[framework.uid]
         self._foreground_deleted.discard(framework.uid)
@@ -364,6 +422,8 @@ class ApiServer:
             self._collect_later(dependent.uid)
 
     def _remove_config_map(self, config_map: ConfigMapView) -> None:
+        if self._is_kept_by_finalizer(config_map):
+            return
         del self.config_maps[config_map.metadata.namespace, config_map.name]
         self._unindex(config_map)
         self._notify(WatchEventType.DELETED, self._versioned(config_map))

@@ -16,6 +16,7 @@ from windlass.model.framework import (
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMESPACE = "default"
 POD_TEMPLATE: Json = {
     "spec": {
         "restartPolicy": "Never",
@@ -52,7 +53,7 @@ def framework(
     name: str = "job",
     *roles: TaskRoleSpec,
     group: str = names.CONTROLLER_GROUP,
-    namespace: str = "default",
+    namespace: str = NAMESPACE,
     uid: str | None = None,
     resource_version: str = "1",
     annotations: dict[str, str] | None = None,

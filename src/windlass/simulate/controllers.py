@@ -4,38 +4,29 @@ A pass is a coroutine that runs until it awaits a request. The request arrives a
 answer resumes the pass after another delay. A crash drops the passes; requests that they have sent still arrive.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import (
-    ConflictError,
-    DeletedPods,
-    Listed,
-    RefusedError,
-    RequestError,
-    UnknownOutcomeError,
-)
+from windlass.controller.engine.port import RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, write_coalescing
-from windlass.decide.types import Decision, DeletePod, Reason, Rules
-from windlass.model.base import Json
-from windlass.model.failures import ApiFailure
+from windlass.decide.types import Decision, Rules
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.simulate.api_server import ApiServer, Propagation, Watched, WatchEventType
+from windlass.simulate import refusals
+from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
 from windlass.simulate.invariants import Invariants, RequestInvariants, require
+from windlass.simulate.port import Requests, SimulatedPort
 from windlass.simulate.scenario import Faults
 from windlass.simulate.virtual_time import Timeline, VirtualClock
-
-T = TypeVar("T")
 
 CHECK_EVERY = 10
 """Every tenth stored decision is repeated with the stored status, and both are compared."""
@@ -48,16 +39,6 @@ _Lists = tuple[tuple[Mapping[Any, Any], Callable[[Any, str], set[FrameworkKey]]]
 """Pairs of the objects to list and the function that puts the list into the cache."""
 
 
-class Requests:
-    """Requests that are sent together. Awaiting them returns their answers, including errors."""
-
-    def __init__(self, *effects: Callable[[], Any]) -> None:
-        self.effects = effects
-
-    def __await__(self) -> Generator["Requests", list[Any], list[Any]]:
-        return (yield self)
-
-
 def receive(cache: Cache, event_type: WatchEventType, found: Watched) -> set[FrameworkKey]:
     """Record a watch event in the cache. Return the keys of the Frameworks that it affects."""
     is_deleted = event_type is WatchEventType.DELETED
@@ -67,138 +48,6 @@ def receive(cache: Cache, event_type: WatchEventType, found: Watched) -> set[Fra
             return {key_of(found)} if is_news else set()
         case ConfigMapView() | PodView():
             return cache.remove(found) if is_deleted else cache.put(found)
-
-
-class SimulatedPort:
-    """The controller's port, in memory."""
-
-    def __init__(
-        self,
-        server: ApiServer,
-        inject_fault: Callable[[str, Framework | None], RequestError | None],
-        on_store: Callable[[Framework, FrameworkStatus], None],
-        invariants: Callable[[], RequestInvariants | None],
-    ) -> None:
-        self._server = server
-        self._invariants = invariants
-        self._inject_fault = inject_fault
-        self._on_store = on_store
-        self.counts: dict[str, int] = {}
-        """Number of requests by operation."""
-        self.reasons: list[tuple[str, Reason]] = []
-
-    def _request(
-        self, operation: str, framework: Framework | None, do: Callable[[], Any]
-    ) -> Callable[[], Any]:
-        def effect() -> Any:
-            self.counts[operation] = self.counts.get(operation, 0) + 1
-            error = self._inject_fault(f"{operation} before", framework)
-            if error is not None:
-                return error
-            try:
-                answer = do()
-            except RequestError as refused:
-                return refused
-            return self._inject_fault(f"{operation} after", framework) or answer
-
-        return effect
-
-    async def _send(
-        self, operation: str, do: Callable[[], T | RequestError], framework: Framework | None = None
-    ) -> T:
-        (answer,) = await Requests(self._request(operation, framework, do))
-        if isinstance(answer, RequestError):
-            raise answer
-        result: T = answer
-        return result
-
-    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        self._on_store(framework, status)
-        if (invariants := self._invariants()) is not None:
-            invariants.check_store(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
-        store = partial(self._server.store_status, framework, status)
-        return await self._send("store_status", store, framework)
-
-    async def read_framework(self, framework: Framework) -> Framework | None:
-        read = partial(self._server.frameworks.get, key_of(framework))
-        return await self._send("read_framework", read)
-
-    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
-        create = partial(self._server.create_config_map, namespace, manifest)
-        return await self._send("create_config_map", create)
-
-    async def create_service(self, framework: Framework, manifest: Json) -> None:
-        create = partial(self._server.create_service, framework, manifest)
-        await self._send("create_service", create)
-
-    async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
-        await self._send("publish_gang", partial(self._server.publish_gang, manifest))
-
-    async def create_pods(
-        self, namespace: str, manifests: Sequence[Json]
-    ) -> Sequence[PodView | RequestError]:
-        return await Requests(
-            *(
-                self._request("create_pod", None, partial(self._server.create_pod, namespace, manifest))
-                for manifest in manifests
-            )
-        )
-
-    async def delete_pods(
-        self, namespace: str, deletions: Sequence[DeletePod]
-    ) -> Sequence[RequestError | None]:
-        def delete(deletion: DeletePod) -> None:
-            pod = self._server.pod_of(deletion.uid)
-            if pod is not None and (invariants := self._invariants()) is not None:
-                invariants.check_pod_deletion(pod, force=deletion.force)
-            self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
-
-        return await Requests(
-            *(self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions)
-        )
-
-    async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
-    ) -> DeletedPods:
-        def delete() -> DeletedPods:
-            if (invariants := self._invariants()) is not None:
-                for dependent in self._server.dependents_of(config_map_uid):
-                    if isinstance(dependent, PodView):
-                        invariants.check_pod_deletion(dependent, force=False)
-            return self._server.delete_pods_of_attempt(
-                namespace, config_map_uid, continue_token, not_older_than
-            )
-
-        return await self._send("delete_pods_of_attempt", delete)
-
-    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
-        def delete() -> None:
-            found = self._server.find(uid)
-            if isinstance(found, ConfigMapView) and (invariants := self._invariants()) is not None:
-                invariants.check_config_map_deletion(found)
-            self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
-
-        await self._send("delete_config_map", delete)
-
-    async def delete_framework(self, framework: Framework) -> None:
-        def delete() -> None:
-            current = self._server.find(framework.uid)
-            if isinstance(current, Framework) and current.metadata != framework.metadata:
-                raise ConflictError("the Framework was changed meanwhile")
-            if (invariants := self._invariants()) is not None:
-                invariants.check_framework_deletion(framework)
-            self._server.delete_framework(framework, Propagation.FOREGROUND)
-
-        await self._send("delete_framework", delete)
-
-    async def list_objects(self, framework: Framework) -> Listed:
-        return await self._send("list_objects", partial(self._server.list_objects, framework))
-
-    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
-        self.reasons.extend((framework.name, reason) for reason in reasons)
-
-    def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
-        """Ignore the failure: the fault injection has caused it."""
 
 
 class SimulatedController:
@@ -378,15 +227,7 @@ class SimulatedController:
         if framework is not None and self._random.random() < faults.conflict:
             self._touch(framework)
             return None
-        if moment.startswith("create_pod") and self._random.random() < faults.refusal:
-            return self._random.choice(
-                (
-                    RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: compute")),
-                    RefusedError(ApiFailure(422, "Invalid", "spec.containers: Required value")),
-                    RefusedError(ApiFailure(400, "BadRequest", "no kind is registered")),
-                )
-            )
-        return None
+        return refusals.draw(self._random, faults, self._server, moment.removesuffix(" before"))
 
     def _invariants_of_leader(self) -> RequestInvariants | None:
         """Return the invariants of requests, or None after a crash: requests that arrive later are not checked."""

@@ -33,7 +33,10 @@ class Faults(msgspec.Struct, frozen=True):
     error_after: float = 0.0
     """A 500 or a timeout after the object was written."""
     refusal: float = 0.0
-    """A pod is rejected: over quota (temporary) or invalid (permanent)."""
+    """A pod is rejected: over quota (temporary), by a webhook or as invalid (permanent). Other objects are rejected by
+    a webhook."""
+    throttled: float = 0.0
+    """A request is rejected with 429."""
     watch_delay: float = 0.02
     """Maximum delay of a watch event. Events may overtake each other."""
     watch_drop: float = 0.0
@@ -73,17 +76,25 @@ class EventType(StrEnum):
     RELIST = "relist"
     STALL = "stall a watch"
     FOREIGN_POD = "create a foreign pod"
+    ADD_FINALIZER = "add a finalizer"
+    REVOKE_PERMISSION = "revoke a permission of the controller"
+    DELETE_NAMESPACE = "delete and create the namespace"
 
 
 class Occurrence(StrEnum):
     """Rare situations in a run. A test requires that the drawn scenarios lead to each of them."""
 
-    RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     CONTAINER_RESTARTED = "a container was restarted (restartPolicy Always)"
+    FINALIZER_DELAYED_REMOVAL = "a finalizer delayed the removal of an object"
+    NAMESPACE_TERMINATING = "an object was rejected because the namespace was being deleted"
+    PERMISSION_MISSING = "a request was rejected because the controller lacked the permission"
+    RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     TERMINAL_POD_LINGERED = "a deleted pod turned terminal and still existed"
+    THROTTLED = "a request was rejected with 429"
     UNKNOWN_PHASE = "a pod had the phase Unknown"
     UNLIMITED_RETRY = "a failure was retried without a limit (maxRetryCount -1)"
+    WEBHOOK_DENIED = "a webhook denied a pod"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -303,6 +314,7 @@ def _faults(random: Random) -> Faults:
         error_before=sometimes(0.2),
         error_after=sometimes(0.2),
         refusal=sometimes(0.05),
+        throttled=sometimes(0.2),
         watch_delay=random.choice((0.02, 0.5, 3.0, 20.0)),
         watch_drop=sometimes(0.1),
         watch_repeat=sometimes(0.3),

@@ -7,19 +7,20 @@ from random import Random
 import msgspec
 
 from windlass.controller.engine.keys import key_of
-from windlass.controller.engine.port import AlreadyExistsError
+from windlass.controller.engine.port import AlreadyExistsError, RefusedError
 from windlass.decide.decision import DEFAULT_RULES
 from windlass.decide.types import Rules
 from windlass.model.framework import ExecutionType, Framework, FrameworkSpec
 from windlass.model.pods import ObjectLabels, ObjectMetadata, PodView
 from windlass.model.states import State
 from windlass.model.status import ConditionType
-from windlass.simulate import builders
+from windlass.simulate import builders, refusals
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
 from windlass.simulate.invariants import Invariants, RequestInvariants, Violation, require
 from windlass.simulate.kubelets import Kubelets
+from windlass.simulate.namespaces import NamespaceController
 from windlass.simulate.scenario import QUIET, Event, EventType, Faults, Scenario, Submission
 from windlass.simulate.status_invariants import StatusInvariants
 from windlass.simulate.virtual_time import Timeline
@@ -50,6 +51,7 @@ class Simulation:
             is_lockstep=scenario.is_lockstep,
             endless_roles=scenario.endless_roles,
         )
+        self._namespaces = NamespaceController(self.timeline, self.server, self._random)
         self._invariants = Invariants(self.server, self.kubelets)
         StatusInvariants(self.server, self.kubelets)
         self._request_invariants = RequestInvariants(self.server)
@@ -171,6 +173,8 @@ class Simulation:
                 self.server.create_framework(framework)
             except AlreadyExistsError:
                 return
+            except RefusedError:
+                self.timeline.after(5.0, submit)  # the namespace is being deleted
 
         self.timeline.after(submission.at, submit)
 
@@ -200,6 +204,10 @@ class Simulation:
             case EventType.RELIST:
                 for controller in self.controllers:
                     controller.relist()
+            case EventType.REVOKE_PERMISSION:
+                self._revoke_permission(event)
+            case EventType.DELETE_NAMESPACE:
+                self._namespaces.delete(builders.NAMESPACE)
             case EventType.RECREATE:
                 self._recreate(event)
             case _:
@@ -219,6 +227,8 @@ class Simulation:
                 self._delete_config_map(framework, Propagation.BACKGROUND)
             case EventType.DELETE_POD | EventType.EVICT_POD:
                 self._delete_or_evict_pod(framework, event)
+            case EventType.ADD_FINALIZER:
+                self._add_finalizer(framework, event)
             case EventType.FOREIGN_POD:
                 self._create_foreign_pod(framework, event)
             case _:
@@ -283,11 +293,25 @@ class Simulation:
                 config_map.metadata.namespace, config_map.name, config_map.uid, propagation
             )
 
+    def _add_finalizer(self, framework: Framework, event: Event) -> None:
+        """Let another controller add a finalizer to an object of the Framework, and remove it after a while."""
+        listed = self.server.list_objects(framework)
+        objects = [framework, *self._pods(framework), *filter(None, (listed.config_map,))]
+        uid = objects[event.number % len(objects)].uid
+        self.server.add_finalizer(uid)
+        self.timeline.after(event.lasts, lambda: self.server.remove_finalizer(uid))
+
+    def _revoke_permission(self, event: Event) -> None:
+        _, verb, resource = refusals.OPERATIONS[event.number % len(refusals.OPERATIONS)]
+        self.server.forbidden.add((verb, resource))
+        self.timeline.after(event.lasts, lambda: self.server.forbidden.discard((verb, resource)))
+
     def _create_foreign_pod(self, framework: Framework, event: Event) -> None:
         """Create a pod with a name that the Framework needs, with or without the Framework's label."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
         name = f"{framework.name}-{role}-{event.number % 6}"
-        if (framework.namespace, name) in self.server.pods:
+        is_terminating = framework.namespace in self.server.terminating_namespaces
+        if is_terminating or (framework.namespace, name) in self.server.pods:
             return
         label = framework.name if event.number % 2 else ""
         foreign_pod = self.server.put_pod(

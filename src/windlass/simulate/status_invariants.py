@@ -128,6 +128,11 @@ class StatusInvariants:
                 code in expected,
                 f"{role.name}-{task.index} ended with {code} but its containers with {sorted(expected)}",
             )
+        if code in (CompletionCode.POD_CREATION_UNKNOWN_ERROR, CompletionCode.POD_CREATION_PERMANENT_ERROR):
+            require(
+                self._server.has_rejected_pods,
+                f"{role.name}-{task.index} ended with {code} but the API server has not rejected a pod",
+            )
         if code == CompletionCode.POD_EXTERNAL_DELETED:
             pod = self._server.pod_of(uid)
             is_gone = pod is None or pod.is_deleting

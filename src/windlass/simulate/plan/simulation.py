@@ -23,10 +23,11 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus
 from windlass.simulate import builders
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
-from windlass.simulate.controllers import SimulatedPort, receive
+from windlass.simulate.controllers import receive
 from windlass.simulate.plan import events as plan_events
 from windlass.simulate.plan.events import Event
 from windlass.simulate.plan.pods import MAX_SECONDS, PlannedPods, TaskBehavior
+from windlass.simulate.port import SimulatedPort
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 from windlass.wire import durations
 from windlass.wire.fault_injection import Injection
