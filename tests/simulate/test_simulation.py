@@ -6,13 +6,15 @@ plays any number of seeds. `make mutate` shows that planted mistakes violate an 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import builders
 import msgspec
 import pytest
 
-from windlass.decide import deletion, retry
-from windlass.model.framework import CompletedPods, RetryPolicySpec
+from windlass.decide import completion, deletion, retry
+from windlass.model.completion import FrameworkAttemptCompletionStatus
+from windlass.model.framework import CompletedPods, FrameworkSpec, RetryPolicySpec
 from windlass.model.states import State
 from windlass.simulate import play, scenario
 from windlass.simulate.scenario import Event, EventType, Faults, Occurrence, Scenario, Submission
@@ -125,14 +127,35 @@ def _retry_always(*_: object) -> retry.RetryDecision:
     return retry.RetryDecision(should_retry=True, is_counted=True, reason="planted")
 
 
-def _delete_no_strays(*_: object, **__: object) -> None:
+def _do_nothing(*_: object, **__: object) -> None:
     return None
+
+
+_evaluate = completion.evaluate
+
+
+def _name_another_trigger(spec: FrameworkSpec, *args: Any) -> FrameworkAttemptCompletionStatus | None:
+    """Name the first task of the role as the trigger instead of the k-th that completed."""
+    ended = _evaluate(spec, *args)
+    if ended is None or ended.trigger is None:
+        return ended
+    return msgspec.structs.replace(ended, trigger=msgspec.structs.replace(ended.trigger, task_index=0))
 
 
 @pytest.mark.parametrize(
     ("module", "name", "mistake"),
-    [(retry, "decide_retry", _retry_always), (deletion, "delete_unclaimed_pods", _delete_no_strays)],
-    ids=["retries without end", "strays are left alone"],
+    [
+        (retry, "decide_retry", _retry_always),
+        (deletion, "delete_unclaimed_pods", _do_nothing),
+        (deletion, "force_delete_if_overdue", _do_nothing),
+        (completion, "evaluate", _name_another_trigger),
+    ],
+    ids=[
+        "retries without end",
+        "strays are left alone",
+        "pods are never deleted by force",
+        "the first task is the trigger",
+    ],
 )
 def test_planted_mistake_violates_an_invariant(
     module: object, name: str, mistake: Callable[..., object], monkeypatch: pytest.MonkeyPatch

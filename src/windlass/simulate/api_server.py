@@ -79,7 +79,7 @@ class ApiServer:
         self._removed_when_finalized: set[str] = set()
         """UIDs of objects that are removed as soon as they have no finalizer."""
         self.terminating_namespaces: set[str] = set()
-        self.forbidden: set[tuple[str, str] | None] = set()
+        self.forbidden: set[tuple[str, str]] = set()
         """Verbs and resources for which the controller has no permission."""
         self.has_rejected_pods = False
         """Whether a pod was rejected for a reason that concerns the pod."""

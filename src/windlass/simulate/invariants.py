@@ -1,6 +1,6 @@
 """Invariants of a Simulation during its run and at its end. If one does not hold, `Violation` is raised."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from windlass.decide import transitions
 from windlass.model import names
@@ -10,8 +10,11 @@ from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkStatus, RetryPolicyStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.kubelets import Kubelets, TaskKey
+from windlass.simulate.scenario import Occurrence
 
 RETAIN_SEC = 30 * 24 * 3600
+FORCED_DELETION_SLACK = timedelta(seconds=120)
+"""Time after a timeout within which a pod is deleted by force, without faults. Requests may back off for a minute."""
 MAX_STORES_PER_SECOND = 20
 """Limit for one Framework."""
 
@@ -130,6 +133,31 @@ class Invariants:
                         uid not in running, f"{role.name}-{task.index} is {task.state} but its pod {uid} runs"
                     )
 
+    def check_forced_deletions(self, last_event_time: datetime) -> None:
+        """Require that pods are deleted by force when their timeout has passed (statement 42)."""
+        for pod in self._server.pods.values():
+            framework = self._server.find(pod.metadata.annotations.framework_uid)
+            began = pod.deletion_began
+            if not isinstance(framework, Framework) or framework.status is None or began is None:
+                continue
+            timeouts = {
+                role.pod_graceful_deletion_timeout_sec
+                for role in framework.status.attempt_status.roles
+                if role.name == pod.metadata.labels.role_name
+            }
+            spec = framework.spec.role(pod.metadata.labels.role_name)
+            timeouts.add(None if spec is None else spec.task.pod_graceful_deletion_timeout_sec)
+            # A timeout that was edited may not be in the status yet.
+            timeout = timeouts.pop() if len(timeouts) == 1 else None
+            if timeout is None or pod.uid in self._kubelets.forced:
+                continue
+            self._server.occurred.add(Occurrence.FORCED_DELETION_DUE_AFTER_FAULTS)
+            due = max(began + timedelta(seconds=timeout), last_event_time) + FORCED_DELETION_SLACK
+            require(
+                self._server.now < due,
+                f"{pod.name} is terminating since {began} but was not deleted by force after {timeout} s",
+            )
+
     def check_end(self) -> None:
         """Require that nothing runs, is being deleted or waits for a free name, and no ConfigMap or pod is left."""
         require(not self._kubelets.is_anything_running, "containers are still running")
@@ -221,6 +249,7 @@ class RequestInvariants:
             is_overdue,
             f"{pod.name} is deleted by force; its timeout is {timeout}, its deletion began {began}",
         )
+        self._server.occurred.add(Occurrence.FORCED_DELETION)
 
     def check_config_map_deletion(self, config_map: ConfigMapView) -> None:
         """Require that the pods of the ConfigMap are deleted and its attempt is over."""

@@ -1,6 +1,7 @@
 """The deletion of a namespace: its objects are deleted kind by kind, and new ones are rejected until it is empty."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from windlass.simulate.api_server import ApiServer, Propagation
@@ -27,9 +28,7 @@ class NamespaceController:
         ]
         self._random.shuffle(kinds)
         for delete in kinds:
-            self._timeline.after(
-                self._random.uniform(0, MAX_DELAY_SEC), lambda delete=delete: delete(namespace)
-            )
+            self._timeline.after(self._random.uniform(0, MAX_DELAY_SEC), partial(delete, namespace))
         self._timeline.after(MAX_DELAY_SEC, lambda: self._finish_if_empty(namespace))
 
     def _finish_if_empty(self, namespace: str) -> None:

@@ -30,7 +30,7 @@ def draw(random: Random, faults: Faults, server: ApiServer, operation: str) -> R
     forbidden = next(
         ((verb, resource) for name, verb, resource in OPERATIONS if operation.startswith(name)), None
     )
-    if forbidden in server.forbidden:
+    if forbidden is not None and forbidden in server.forbidden:
         server.occurred.add(Occurrence.PERMISSION_MISSING)
         verb, resource = forbidden
         message = (

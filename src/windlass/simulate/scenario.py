@@ -86,6 +86,8 @@ class Occurrence(StrEnum):
 
     CONTAINER_RESTARTED = "a container was restarted (restartPolicy Always)"
     FINALIZER_DELAYED_REMOVAL = "a finalizer delayed the removal of an object"
+    FORCED_DELETION = "a pod was deleted by force"
+    FORCED_DELETION_DUE_AFTER_FAULTS = "a pod with a timeout was still terminating after the faults had ended"
     NAMESPACE_TERMINATING = "an object was rejected because the namespace was being deleted"
     PERMISSION_MISSING = "a request was rejected because the controller lacked the permission"
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"

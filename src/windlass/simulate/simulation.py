@@ -56,7 +56,10 @@ class Simulation:
         StatusInvariants(self.server, self.kubelets)
         self._request_invariants = RequestInvariants(self.server)
         times = [submission.at for submission in scenario.submissions]
-        times += [event.at + event.lasts for event in scenario.events]
+        times += [
+            event.at + (0.0 if event.type is EventType.LOSE_NODE else event.lasts)
+            for event in scenario.events
+        ]
         self._last_event_time = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
         self._next_tick: float | None = None
@@ -132,6 +135,7 @@ class Simulation:
 
     def _check_if_finished(self) -> None:
         """Check periodically: a check after every step would take most of the time."""
+        self._invariants.check_forced_deletions(self._last_event_time)
         self._is_finished = self._has_settled()
         self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._check_if_finished)
 
@@ -197,7 +201,9 @@ class Simulation:
             case EventType.CHANGE_LEADER:
                 self._change_leader()
             case EventType.LOSE_NODE:
-                self.kubelets.lose_node(event.number, event.lasts)
+                # Sometimes the node returns long after the faults have ended.
+                seconds = event.lasts * (10 if event.number % 3 == 0 else 1)
+                self.kubelets.lose_node(event.number, seconds)
             case EventType.STALL:
                 for controller in self.controllers:
                     controller.stall(event.number, event.lasts)
@@ -296,8 +302,10 @@ class Simulation:
     def _add_finalizer(self, framework: Framework, event: Event) -> None:
         """Let another controller add a finalizer to an object of the Framework, and remove it after a while."""
         listed = self.server.list_objects(framework)
-        objects = [framework, *self._pods(framework), *filter(None, (listed.config_map,))]
-        uid = objects[event.number % len(objects)].uid
+        uids = [framework.uid, *(pod.uid for pod in self._pods(framework))]
+        if listed.config_map is not None:
+            uids.append(listed.config_map.uid)
+        uid = uids[event.number % len(uids)]
         self.server.add_finalizer(uid)
         self.timeline.after(event.lasts, lambda: self.server.remove_finalizer(uid))
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from windlass.model.completion import (
     CompletionCode,
+    CompletionTrigger,
     FrameworkAttemptCompletionStatus,
     TaskAttemptCompletionStatus,
 )
@@ -160,12 +161,7 @@ class StatusInvariants:
             case _ if (
                 completion.trigger is not None and completion.code != CompletionCode.PENDING_DEADLINE_EXCEEDED
             ):
-                role = spec.role(completion.trigger.task_role_name)
-                counted = _counts(new).get(completion.trigger.task_role_name, (0, 0))
-                require(
-                    role is not None and _is_met(role, counted),
-                    f"{framework.name}: {completion.trigger} was not met",
-                )
+                _check_trigger(framework, new, completion.trigger)
             case CompletionCode.SUCCEEDED:
                 wanted = sum(role.task_number for role in spec.task_roles)
                 done = sum(sum(counts) for counts in _counts(new).values())
@@ -193,21 +189,55 @@ def _was_task_over(old: FrameworkStatus | None, task: TaskStatus) -> bool:
     )
 
 
+def _ended_tasks(role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
+    """Return the tasks of a role that failed or succeeded by themselves."""
+    return [
+        task
+        for task in role.task_statuses
+        if task.state is State.COMPLETED
+        and not task.deletion_pending
+        and (end := task.attempt_status.completion_status) is not None
+        and end.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
+        and end.type.is_failed is is_failed
+    ]
+
+
 def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
     """Return how many tasks of each role failed and succeeded by themselves."""
-    counts = {}
-    for role in status.attempt_status.roles:
-        ends = [
-            task.attempt_status.completion_status
-            for task in role.task_statuses
-            if task.state is State.COMPLETED and not task.deletion_pending
-        ]
-        own = [end for end in ends if end is not None and end.code != -220]
-        counts[role.name] = (
-            sum(end.type.name == "Failed" for end in own),
-            sum(end.type.name == "Succeeded" for end in own),
-        )
-    return counts
+    return {
+        role.name: (len(_ended_tasks(role, is_failed=True)), len(_ended_tasks(role, is_failed=False)))
+        for role in status.attempt_status.roles
+    }
+
+
+def _check_trigger(framework: Framework, new: FrameworkStatus, trigger: CompletionTrigger) -> None:
+    """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task that
+    completed as the k-th one (statements 30 and 31). Times have whole seconds, so several tasks may be the k-th."""
+    met: dict[datetime, set[tuple[str, int]]] = {}
+    for role in new.attempt_status.roles:
+        spec = framework.spec.role(role.name)
+        if spec is None:
+            continue
+        policy = spec.framework_attempt_completion_policy
+        for is_failed, limit in (
+            (True, policy.min_failed_task_count),
+            (False, policy.min_succeeded_task_count),
+        ):
+            ended = _ended_tasks(role, is_failed=is_failed)
+            if 0 < limit <= len(ended):
+                time = sorted(_completion_time(task) for task in ended)[limit - 1]
+                met.setdefault(time, set()).update(
+                    (role.name, task.index) for task in ended if _completion_time(task) == time
+                )
+    first = met[min(met)] if met else set()
+    require(
+        (trigger.task_role_name, trigger.task_index) in first,
+        f"{framework.name}: {trigger} did not meet the first rule, but one of {sorted(first)}",
+    )
+
+
+def _completion_time(task: TaskStatus) -> datetime:
+    return task.completion_time or task.transition_time
 
 
 def _is_met(role: TaskRoleSpec, counted: tuple[int, int]) -> bool:
