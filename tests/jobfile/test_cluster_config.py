@@ -154,7 +154,7 @@ INVALID: dict[str, tuple[str, int, str, str]] = {
     ),
     "a job that is not a server": (
         replaced("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name",
-        "is not a server of the TensorFlow cluster"
+        "a name reserved for roles outside the TensorFlow cluster"
     ),
     "two jobs of one name": (
         replaced("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name",

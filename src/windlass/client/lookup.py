@@ -83,9 +83,8 @@ async def not_found_error(
     connection: Connection, name: str, other_names: Iterable[str] = ()
 ) -> ObjectNotFoundError:
     """Return the error for a job that does not exist. `other_names` are further names to suggest."""
-    missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
-    if not is_object_name(name):
-        missing += ": names consist of lower-case letters, digits and hyphens"
+    rule = "" if is_object_name(name) else " (names consist of lower-case letters, digits and hyphens)"
+    missing = f"there is no job {diagnostics.quoted(name)}{rule} in the namespace {connection.namespace}"
     names_to_suggest, not_installed = set(other_names), None
     try:
         names_to_suggest |= {job.metadata.name for job in await list_frameworks(connection)}

@@ -245,7 +245,7 @@ def _check_job_name(
     first_lines.setdefault((namespace, name), node.line)
     if re.fullmatch(names.ROLE_NAME_PATTERN, name) and not role_names.is_member(name):
         message = (
-            f"found {diagnostics.quoted(name)}, a role that is not a server of the TensorFlow cluster: choose "
+            f"found {diagnostics.quoted(name)}, a name reserved for roles outside the TensorFlow cluster: choose "
             "another name"
         )
         yield diagnostics.error(node, path, message)

@@ -44,7 +44,7 @@ def leading_role(job: Job) -> Role:
 
 def pod_spec(job: Job, share: Share | None) -> Json:
     """Return a pod spec without containers. The containers need the mounts that `mounts` returns."""
-    spec: Json = pods.template(job, leading_role(job), None, share, has_mounts=False).get("spec") or {}
+    spec: Json = pods.template(job, leading_role(job), None, share, has_own_mounts=False).get("spec") or {}
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     return {
         "restartPolicy": "Never",
@@ -88,7 +88,7 @@ def literal(text: str) -> str:
 
 
 def _security_context(job: Job, role: Role) -> Json:
-    spec: Json = pods.template(job, role, None, has_mounts=False).get("spec") or {}
+    spec: Json = pods.template(job, role, None, has_own_mounts=False).get("spec") or {}
     for task_container in spec.get("containers") or ():
         if task_container.get("name") == pods.container_name(job):
             return task_container.get("securityContext") or {}

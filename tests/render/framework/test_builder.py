@@ -38,7 +38,7 @@ def container_of(made: Json, index: int = 0) -> Json:
 
 
 def test_minimal_job() -> None:
-    assert framework(job(), has_mounts=False) == {
+    assert framework(job(), has_own_mounts=False) == {
         "apiVersion": "frameworkcontroller.microsoft.com/v1",
         "kind": "Framework",
         "metadata": {"name": "digits", "annotations": {"windlass.dev/runtime": "plain"}},
@@ -241,7 +241,7 @@ def test_shared_memory_and_progress_need_mounts() -> None:
         {"name": "windlass-shm", "mountPath": "/dev/shm"},  # noqa: S108
         {"name": "windlass-state", "mountPath": "/windlass/state"},
     ]
-    without = framework(shared, has_mounts=False)
+    without = framework(shared, has_own_mounts=False)
     assert spec_of(without)["volumes"] == []
     assert pods.PROGRESS_VARIABLE not in str(without)
 

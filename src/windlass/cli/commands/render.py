@@ -64,7 +64,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
     "--only",
     type=click.Choice([str(part) for part in Part]),
     multiple=True,
-    help="Part to print (default: all). Repeatable.",
+    help="Part to print (default: all except preflight). Repeatable.",
 )
 @click.option(
     "--nfs-server",

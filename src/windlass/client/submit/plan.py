@@ -309,7 +309,7 @@ def render_framework(
     if submission.job is None:
         return manifest.in_namespace(submission.framework or {}, target.namespace)
     job = submission.in_namespace(target.namespace).job or submission.job
-    return builder.framework(job, code, share, has_mounts=target.has_mounts)
+    return builder.framework(job, code, share, has_own_mounts=target.has_mounts)
 
 
 def _code(source: Source, submission: Submission, target: Target) -> "tuple[Code | None, Archive | None]":

@@ -13,11 +13,11 @@ from windlass.wire import durations
 
 
 def framework(
-    job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
+    job: Job, code: Code | None = None, share: Share | None = None, *, has_own_mounts: bool = True
 ) -> Json:
-    """Return the Framework of a job. `has_mounts`: whether each pod has its own mounts. If not, there is no progress
+    """Return the Framework of a job. `has_own_mounts`: whether pods have their own mounts. If not, there is no progress
     file."""
-    spec = _spec(job, code, share, has_mounts=has_mounts)
+    spec = _spec(job, code, share, has_own_mounts=has_own_mounts)
     return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
 
 
@@ -33,7 +33,7 @@ def _metadata(job: Job) -> Json:
     return {**metadata, "annotations": annotations}
 
 
-def _spec(job: Job, code: Code | None, share: Share | None, *, has_mounts: bool) -> Json:
+def _spec(job: Job, code: Code | None, share: Share | None, *, has_own_mounts: bool) -> Json:
     policies = completion.policies(job)
     deadlines = {
         "pendingDeadlineSeconds": job.pending_deadline,
@@ -57,7 +57,7 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_mounts: bool)
                 "frameworkAttemptCompletionPolicy": _completion(policies[name]),
                 "task": {
                     "retryPolicy": _retries_of_task(job, role),
-                    "pod": pods.template(job, role, code, share, has_mounts=has_mounts),
+                    "pod": pods.template(job, role, code, share, has_own_mounts=has_own_mounts),
                 },
             }
             for name, role in job.roles.items()

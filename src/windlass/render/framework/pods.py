@@ -26,13 +26,13 @@ _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 
 
 def template(
-    job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_mounts: bool = True
+    job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_own_mounts: bool = True
 ) -> Json:
     """Render a pod template. A role overrides the job, and `pod` overrides both.
 
     In any case, the pod is restricted to the nodes that have the host folders.
     """
-    spec = job_code.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
+    spec = job_code.with_code(_spec(job, role, share, has_own_mounts=has_own_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
     merged = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
     nodes = nodes_with_folders(job)
@@ -80,11 +80,11 @@ def secret_name(job: str) -> str:
     return f"{job}-secrets"
 
 
-def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
+def _spec(job: Job, role: Role, share: Share | None, *, has_own_mounts: bool) -> Json:
     spec: Json = {
         "restartPolicy": "Never",
-        "containers": [_container(job, role, share, has_mounts=has_mounts)],
-        "volumes": volumes.volumes_of(job, share, has_mounts=has_mounts),
+        "containers": [_container(job, role, share, has_own_mounts=has_own_mounts)],
+        "volumes": volumes.volumes_of(job, share, has_own_mounts=has_own_mounts),
         "serviceAccountName": job.service_account,
         "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
         "nodeSelector": {**job.node_selector, **role.node_selector},
@@ -94,11 +94,11 @@ def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Jso
 
 
 def container(job: Job, role: Role) -> Json:
-    """Return the container of a task without code and mounts, and without `pod`."""
-    return _container(job, role, None, has_mounts=False)
+    """Return the container of a task without code, shared memory, progress file and the overrides of `pod`."""
+    return _container(job, role, None, has_own_mounts=False)
 
 
-def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
+def _container(job: Job, role: Role, share: Share | None, *, has_own_mounts: bool) -> Json:
     port = port_of(job, role)
     command = role.command if role.command is not None else job.command
     variables = {**_secrets(job), **job.env, **role.env}
@@ -107,10 +107,10 @@ def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -
         "image": image_of(job, role),
         "command": [] if command is None else commands.container_arguments(command, variables),
         "ports": [] if port is None else [{"containerPort": port}],
-        "env": _env(variables, has_mounts=has_mounts),
+        "env": _env(variables, has_own_mounts=has_own_mounts),
         "envFrom": list(job.env_from),
         "resources": resources_of(role.resources or job.resources),
-        "volumeMounts": volumes.mounts_of(job, share, has_mounts=has_mounts),
+        "volumeMounts": volumes.mounts_of(job, share, has_own_mounts=has_own_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return _without_empty(container, keep="volumeMounts")
@@ -122,12 +122,12 @@ def _secrets(job: Job) -> dict[str, Value]:
     }
 
 
-def _env(variables: dict[str, Value], *, has_mounts: bool) -> list[Json]:
+def _env(variables: dict[str, Value], *, has_own_mounts: bool) -> list[Json]:
     """Return the variables of a container. Those of Windlass come first, so that those of the job may refer to them or
     override them."""
     # Without this, the log of a Python program would lag behind.
     own: dict[str, Value] = {"PYTHONUNBUFFERED": "1"}
-    if has_mounts:
+    if has_own_mounts:
         own[PROGRESS_VARIABLE] = PROGRESS_FILE
     return [_variable(name, value) for name, value in {**own, **variables}.items()]
 

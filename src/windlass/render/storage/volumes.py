@@ -12,21 +12,21 @@ STATE_FOLDER = "/windlass/state"
 """Folder of a task for its progress file."""
 
 
-def volumes_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
+def volumes_of(job: Job, share: Share | None, *, has_own_mounts: bool) -> list[Json]:
     """Return the volumes of a pod. A pod without its own mounts gets no volumes beyond those of the job."""
     found = job_file_volumes(job, share)
-    if has_mounts and job.shm_size is not None:
+    if has_own_mounts and job.shm_size is not None:
         found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm_size)}})
-    if has_mounts:
+    if has_own_mounts:
         found.append({"name": STATE, "emptyDir": {}})
     return found
 
 
-def mounts_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
+def mounts_of(job: Job, share: Share | None, *, has_own_mounts: bool) -> list[Json]:
     found = job_file_mounts(job, share)
-    if has_mounts and job.shm_size is not None:
+    if has_own_mounts and job.shm_size is not None:
         found.append({"name": SHM, "mountPath": SHM_FOLDER})
-    if has_mounts:
+    if has_own_mounts:
         found.append({"name": STATE, "mountPath": STATE_FOLDER})
     return found
 

@@ -116,7 +116,7 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
     ],
 )
 def test_files(volume: Json, expected: Expected, pod: Json, lookup: Lookup, facts: PodFacts) -> None:
-    assert files.holds_files(volume)
+    assert files.has_generated_files(volume)
     found = files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
     assert {path: (file.content, file.mode) for path, file in found.items()} == expected
 
@@ -206,4 +206,4 @@ def test_downward_annotations_are_quoted(
 
 @pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"hostPath": {"path": "/x"}}, {"name": "v"}])
 def test_other_volumes_hold_no_files(volume: Json) -> None:
-    assert not files.holds_files(volume)
+    assert not files.has_generated_files(volume)

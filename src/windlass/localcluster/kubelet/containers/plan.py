@@ -244,7 +244,7 @@ def termination_message_path(container: Json) -> str:
 
 
 def _is_read_only(volume: Json) -> bool:
-    if files.holds_files(volume):
+    if files.has_generated_files(volume):
         return True
     # A volume can also be read-only as a whole.
     return any(bool(source.get("readOnly")) for source in volume.values() if isinstance(source, dict))

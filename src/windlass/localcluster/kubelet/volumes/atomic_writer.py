@@ -23,7 +23,7 @@ def update(folder: Path, files: Files, now: datetime, group: int | None = None) 
     """Update the files, and return whether anything changed. Members of `group` (the fsGroup) may read them."""
     name = f"{_HIDDEN_PREFIX}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
     current = _current(folder)
-    # Compare the digest in the name: the owner may not be allowed to read the files.
+    # Compare the digest in the name: the mode of the files may not allow this process to read them.
     if current and current.rpartition(".")[2] == name.rpartition(".")[2]:
         return False
     folder.mkdir(exist_ok=True)

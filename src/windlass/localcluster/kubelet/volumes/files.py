@@ -35,12 +35,12 @@ class _Origin(msgspec.Struct, frozen=True):
 Files = dict[str, VolumeFile]
 
 
-def holds_files(volume: Json) -> bool:
+def has_generated_files(volume: Json) -> bool:
     return any(type_ in volume for type_ in _SOURCES)
 
 
 def files(volume: Json, pod: Json, lookup: Lookup, facts: PodFacts, token: str) -> Files:
-    """Return the files, by relative path, of a volume for which `holds_files` is true."""
+    """Return the files, by relative path, of a volume for which `has_generated_files` is true."""
     type_ = next(type_ for type_ in _SOURCES if type_ in volume)
     source = volume[type_] or {}
     try:

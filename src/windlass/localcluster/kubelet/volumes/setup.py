@@ -83,7 +83,7 @@ def refresh(context: VolumeContext) -> bool:
     A volume with a missing source stays unchanged. The first error is raised after all volumes have been refreshed.
     """
     is_changed, first_error = False, None
-    for volume in filter(volume_files.holds_files, context.volumes):
+    for volume in filter(volume_files.has_generated_files, context.volumes):
         try:
             is_changed |= _update(volume, context)
         except SetupError as error:
