@@ -1,7 +1,9 @@
 """Completion of a Framework attempt (statements 17 and 30 to 33): which rule, which task, and the result."""
 
+from datetime import timedelta
+
 import pytest
-from builders import framework, role
+from builders import NOW, framework, role
 from tests.decide.worlds import World
 
 from windlass.model.framework import CompletionPolicySpec, RetryPolicySpec
@@ -235,6 +237,130 @@ def test_earliest_met_rule_decides(
     assert ended.trigger is not None
     assert (ended.trigger.task_role_name, ended.trigger.task_index) == trigger
     assert ended.code == code
+
+
+Finish = tuple[str, int, int, int | None]
+"""A task, by role and index, the exit code of its pod, and when its container finished: in seconds, or None if no
+container has a finish time."""
+
+
+def finish(world: World, *finishes: Finish) -> None:
+    """End these pods in one observation, as after a change of leader."""
+    for name, index, exit_code, seconds in finishes:
+        is_known = seconds is not None
+        world.show_pod(
+            "Failed" if exit_code else "Succeeded",
+            name,
+            index,
+            exit_code=exit_code if is_known else None,
+            reason="" if is_known else "Evicted",
+            finished_at=NOW + timedelta(seconds=seconds or 0),
+        )
+
+
+ANY = (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policies", "finishes", "code", "trigger"),
+    [
+        pytest.param(
+            {"worker": (1, -1), "master": (-1, 1)},
+            [("worker", 0, 7, 2), ("master", 0, 0, 1)],
+            0,
+            ("master", 0),
+            id="success before failure",
+        ),
+        pytest.param(
+            {"master": (-1, 1), "worker": (1, -1)},
+            [("master", 0, 0, 2), ("worker", 0, 7, 1)],
+            7,
+            ("worker", 0),
+            id="failure before success",
+        ),
+        pytest.param(
+            {"master": (-1, 1), "worker": (1, -1)},
+            [("worker", 0, 7, 1), ("master", 0, 0, 1)],
+            0,
+            ("master", 0),
+            id="same second: success first in the spec",
+        ),
+        pytest.param(
+            {"worker": (1, -1), "master": (-1, 1)},
+            [("master", 0, 0, 1), ("worker", 0, 7, 1)],
+            7,
+            ("worker", 0),
+            id="same second: failure first in the spec",
+        ),
+        pytest.param(
+            {"worker": ANY, "master": ANY},
+            [("worker", 2, 7, 1), ("worker", 1, 0, 1), ("master", 0, 8, 1)],
+            0,
+            ("worker", 1),
+            id="same second, same role: lower index",
+        ),
+        pytest.param(
+            {"worker": ANY, "master": ANY},
+            [("worker", 0, 7, 2), ("worker", 1, 0, 1), ("master", 0, 8, 3)],
+            0,
+            ("worker", 1),
+            id="two rules of one role",
+        ),
+        pytest.param(
+            {"worker": (2, -1), "master": (-1, 1)},
+            [("worker", 0, 7, 3), ("worker", 1, 8, 1), ("worker", 2, 9, 5), ("master", 0, 0, 4)],
+            7,
+            ("worker", 0),
+            id="the second to fail",
+        ),
+        pytest.param(
+            {"worker": (2, -1), "master": (-1, 1)},
+            [("worker", 0, 7, 3), ("worker", 1, 8, 1), ("master", 0, 0, 2)],
+            0,
+            ("master", 0),
+            id="before the second fails",
+        ),
+        pytest.param(
+            {"worker": (1, -1), "master": (-1, 1)},
+            [("worker", 0, 1, None), ("master", 0, 0, 9)],
+            0,
+            ("master", 0),
+            id="no finish time: after the others",
+        ),
+    ],
+)
+def test_completions_of_one_pass_are_ordered_by_finish_time(
+    policies: dict[str, tuple[int, int]], finishes: list[Finish], code: int, trigger: tuple[str, int]
+) -> None:
+    """Statement 30: the tasks end while no leader runs, so that they complete in the same pass."""
+    roles = (role(name, 3, min_failed=each[0], min_succeeded=each[1]) for name, each in policies.items())
+    world = World(framework("job", *roles))
+    world.start()
+    world.advance(60)
+    finish(world, *finishes)
+    world.restart()
+    world.settle()
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert ended.trigger is not None
+    assert (ended.trigger.task_role_name, ended.trigger.task_index) == trigger
+    assert ended.code == code
+
+
+def test_finish_times_do_not_reorder_completions_of_different_passes() -> None:
+    """Statement 30: the clocks of two nodes may differ, so the first completion that was seen comes first."""
+    world = World(framework("job", role("ps", 1, min_failed=-1), role("worker", 2, min_failed=-1)))
+    world.start()
+    world.advance(10)
+    finish(world, ("ps", 0, 3, 9))
+    world.settle()
+    world.advance(10)
+    finish(world, ("worker", 0, 4, 1))
+    world.settle()
+    assert world.code is None
+    set_policies(world, {"ps": (1, -1), "worker": (1, -1)})
+    world.settle()
+    assert world.code == 3
 
 
 @pytest.mark.parametrize(

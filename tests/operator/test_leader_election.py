@@ -1,5 +1,7 @@
 """Two controllers, one lease: only the leader acts, and when it falls or leaves, the other goes on."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from fake_kubelet import history
 from operated.controllers import Controller, options
@@ -91,3 +93,30 @@ def test_disconnected_leader_stops_acting(own_world: World) -> None:
     seen = own_world.history.pods
     assert not history.started_more_than_once(seen)
     assert len(acts(leader)) == before, "two have acted at a time"
+
+
+def wait_for_finish_time(place: Place, pod: str) -> datetime:
+    def look() -> datetime | None:
+        status = place.client.get(place.path("pods", pod)).expect(200).body["status"]
+        ended = status["containerStatuses"][0]["state"].get("terminated")
+        return None if ended is None else datetime.fromisoformat(ended["finishedAt"])
+
+    return place.wait_for(f"{pod} to end", look)
+
+
+def test_job_that_succeeded_while_no_leader_ran_is_not_failed_by_a_later_failure(own_world: World) -> None:
+    """Statement 30: the next leader finds both tasks completed, and the master finished first."""
+    place = own_world.new_place()
+    controller = own_world.controller("only", *LONG)
+    master = role("master", 1, FOREVER, min_failed=-1, min_succeeded=1)
+    place.submit(framework("job", role("worker", 1, FOREVER), master))
+    place.wait_for_running("job", 2)
+    assert controller.process.stop() == 0
+    place.end_pod("job-master-0")
+    finished = wait_for_finish_time(place, "job-master-0")
+    own_world.wait_for("the next second", lambda: datetime.now(UTC) >= finished + timedelta(seconds=1))
+    place.end_pod("job-worker-0", exit_code=7)
+    assert wait_for_finish_time(place, "job-worker-0") > finished
+    controller.start_again()
+    ended = completion_of(place.wait_for_completed("job"))
+    assert (ended["code"], ended["trigger"]["taskRoleName"]) == (0, "master")

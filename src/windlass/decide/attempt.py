@@ -161,7 +161,7 @@ def while_active(builder: DecisionBuilder) -> bool:
         suspend.hold(builder)
     completion_status = (
         _stop_requested(builder)
-        or completion.evaluate(builder.spec, role_counts)
+        or completion.evaluate(builder.spec, role_counts, builder.observed.pods)
         or suspend.suspension(builder.spec)
         or _active_deadline_exceeded(builder)
         or _pending_deadline_exceeded(builder)

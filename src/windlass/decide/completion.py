@@ -1,7 +1,9 @@
 """Decides when a Framework attempt is complete, and which task triggered that (statements 17 and 30 to 33)."""
 
 import heapq
-from datetime import datetime
+import operator
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -12,8 +14,11 @@ from windlass.model.completion import (
     framework_completion,
 )
 from windlass.model.framework import CompletionPolicySpec, FrameworkSpec
+from windlass.model.pods import PodView
 from windlass.model.states import COMPLETED, RUNNING
 from windlass.model.status import TaskRoleStatus, TaskStatus
+
+_UNKNOWN_FINISH = datetime.max.replace(tzinfo=UTC)
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
@@ -50,27 +55,41 @@ def count_tasks(role: TaskRoleStatus) -> RoleCounts:
     return RoleCounts(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
 
+class _CompletionOrder(msgspec.Struct, frozen=True, order=True):
+    """The sort key of completed tasks. All tasks that one pass finds completed have the same completion time, e.g.
+    after a change of leader: these are ordered by the finish times of their pods, then by the order of the spec.
+
+    Only these are compared by finish times, which are from the clocks of different nodes.
+    """
+
+    completed_at: datetime
+    finished_at: datetime
+    role_position: int
+    task_index: int
+
+
 class _MetPolicy(msgspec.Struct, frozen=True):
-    at: datetime
-    order: int
+    order: _CompletionOrder
     role: str
     task: TaskStatus
     message: str
 
 
 def evaluate(
-    spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...]
+    spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...], pods: Mapping[str, PodView]
 ) -> FrameworkAttemptCompletionStatus | None:
     """Return the completion status of the attempt, or None if it is not complete."""
     by_role = {counts.role: counts for counts in role_counts}
     met = [
         policy
-        for role in spec.task_roles
+        for position, role in enumerate(spec.task_roles)
         if role.name in by_role
-        for policy in _met_policies(role.framework_attempt_completion_policy, by_role[role.name])
+        for policy in _met_policies(
+            role.framework_attempt_completion_policy, by_role[role.name], position, pods
+        )
     ]
     if met:
-        return _inherit_completion(min(met, key=lambda policy: (policy.at, policy.order)))
+        return _inherit_completion(min(met, key=lambda policy: policy.order))
     tasks = sum(counts.tasks for counts in role_counts)
     # A task that is marked for deletion may be in the spec again. Its replacement does not exist yet.
     are_all_present = tasks >= sum(role.task_number for role in spec.task_roles)
@@ -84,23 +103,33 @@ def evaluate(
     return None
 
 
-def _met_policies(policy: CompletionPolicySpec, counts: RoleCounts) -> list[_MetPolicy]:
+def _met_policies(
+    policy: CompletionPolicySpec, counts: RoleCounts, position: int, pods: Mapping[str, PodView]
+) -> list[_MetPolicy]:
     met = []
-    for order, name, limit, tasks in (
-        (0, "Failed", policy.min_failed_task_count, counts.failed),
-        (1, "Succeeded", policy.min_succeeded_task_count, counts.succeeded),
+    for name, limit, tasks in (
+        ("Failed", policy.min_failed_task_count, counts.failed),
+        ("Succeeded", policy.min_succeeded_task_count, counts.succeeded),
     ):
         is_enabled = limit > 0
         if is_enabled and len(tasks) >= limit:
-            decider = heapq.nsmallest(limit, tasks, key=_completion_order)[-1]
+            ordered = ((_completion_order(task, position, pods), task) for task in tasks)
+            order, decider = heapq.nsmallest(limit, ordered, key=operator.itemgetter(0))[-1]
             message = f"{name}TaskCount {len(tasks)} has reached Min{name}TaskCount {limit} in the TaskRole"
-            met.append(_MetPolicy(_completion_order(decider)[0], order, counts.role, decider, message))
+            met.append(_MetPolicy(order, counts.role, decider, message))
     return met
 
 
-def _completion_order(task: TaskStatus) -> tuple[datetime, int]:
-    """Return the sort key: of tasks completed in the same second, the lower index comes first."""
-    return task.completion_time or task.transition_time, task.index
+def _completion_order(task: TaskStatus, position: int, pods: Mapping[str, PodView]) -> _CompletionOrder:
+    attempt = task.attempt_status
+    pod = pods.get(attempt.pod_name)
+    finished_at = pod.finished_at if pod is not None and pod.uid == attempt.pod_uid else None
+    return _CompletionOrder(
+        completed_at=task.completion_time or task.transition_time,
+        finished_at=finished_at or _UNKNOWN_FINISH,
+        role_position=position,
+        task_index=task.index,
+    )
 
 
 def _inherit_completion(policy: _MetPolicy) -> FrameworkAttemptCompletionStatus:

@@ -146,14 +146,17 @@ class PodView(ObjectView, frozen=True):
         return self.status.phase in TERMINAL_PHASES
 
     @property
+    def finished_at(self) -> datetime | None:
+        """Time at which the last of the terminated containers finished, by the clock of the node."""
+        terminations = (container.state.terminated for container in self.containers)
+        times = (ended.finished_at for ended in terminations if ended is not None)
+        return max((time for time in times if time is not None), default=None)
+
+    @property
     def ended_before_deletion(self) -> bool:
         """Whether the pod ended by itself before its deletion was requested."""
         began = self.deletion_began
         if began is None:
             return self.is_terminal
-        ends = [
-            container.state.terminated.finished_at
-            for container in self.containers
-            if container.state.terminated is not None and container.state.terminated.finished_at is not None
-        ]
-        return self.is_terminal and bool(ends) and max(ends) < began - CLOCK_SKEW
+        finished_at = self.finished_at
+        return self.is_terminal and finished_at is not None and finished_at < began - CLOCK_SKEW
