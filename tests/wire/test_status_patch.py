@@ -47,16 +47,11 @@ def apply_patch(before: Framework, patch: list[dict[str, Any]]) -> Any:
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_patch_produces_each_status_of_a_simulation(first: int) -> None:
+    stores: list[FrameworkStatus] = []
     for seed in range(first, first + 10):
         simulation = Simulation(draw(seed))
-        stores: list[FrameworkStatus] = []
 
-        def check(
-            before: Framework,
-            status: FrameworkStatus,
-            seed: int = seed,
-            stores: list[FrameworkStatus] = stores,
-        ) -> None:
+        def check(before: Framework, status: FrameworkStatus, seed: int = seed) -> None:
             stores.append(status)
             result = apply_patch(before, operations(before, status))
             assert result["status"] == json.loads(msgspec.json.encode(codec.compress_status(status))), (
@@ -66,7 +61,7 @@ def test_patch_produces_each_status_of_a_simulation(first: int) -> None:
 
         simulation.server.on_status_stored.append(check)
         simulation.run()
-        assert stores, f"seed {seed}"
+    assert stores
 
 
 def test_change_of_one_task_is_one_operation() -> None:

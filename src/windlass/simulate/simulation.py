@@ -187,6 +187,9 @@ class Simulation:
         framework = self._framework(event)
         if framework is not None:
             self.server.delete_framework(framework, Propagation.BACKGROUND)
+        self._submit_again(event)
+
+    def _submit_again(self, event: Event) -> None:
         submission = self.scenario.submissions[event.framework % len(self.scenario.submissions)]
         after = event.lasts if event.number % 2 else 0.0
         self._schedule_submission(msgspec.structs.replace(submission, at=after))
@@ -214,6 +217,7 @@ class Simulation:
                 self._revoke_permission(event)
             case EventType.DELETE_NAMESPACE:
                 self._namespaces.delete(builders.NAMESPACE)
+                self._submit_again(event)
             case EventType.RECREATE:
                 self._recreate(event)
             case _:

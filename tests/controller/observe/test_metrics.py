@@ -490,7 +490,7 @@ def played(faults: Faults = Faults(), retry: RetryPolicySpec = RetryPolicySpec()
     job = builders.framework("job", builders.role("worker", 4, retry=retry))
     simulation = Simulation(
         Scenario(
-            seed=5,
+            seed=6,
             submissions=(Submission(10, job),),
             faults=faults,
             faults_end=1e4 if faults != Faults() else 0,
