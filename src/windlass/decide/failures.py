@@ -241,7 +241,7 @@ class _TextMatcher:
 
 
 class _PodMatcher:
-    """A compiled pod pattern. It reads the completion status of a pod: only containers that ended can match."""
+    """A compiled pod pattern. It reads the completion status of a pod: running containers cannot match."""
 
     __slots__ = ("_containers", "_texts")
 

@@ -146,7 +146,7 @@ class Session:
         self._interrupts.can_be_graceful = False
 
     async def _stay_open(self, verdicts: Sequence[Verdict]) -> None:
-        """Keep an ephemeral cluster running while companions that outlive the jobs run, or until Ctrl-C."""
+        """Keep an ephemeral cluster running until all companions that outlive the jobs have failed, or until Ctrl-C."""
         was_stopped = self._interrupts.stop.is_set()
         if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return

@@ -82,7 +82,7 @@ class ApiServer:
         self.forbidden: set[tuple[str, str]] = set()
         """Verbs and resources for which the controller has no permission."""
         self.has_rejected_pods = False
-        """Whether a pod was rejected for a reason that concerns the pod."""
+        """Whether a creation was rejected for a reason that ends a task attempt, e.g. a terminating namespace."""
         self.occurred: set[Occurrence] = set()
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []

@@ -154,7 +154,10 @@ def _check_described(node: tree.Node, type_: inspect.Metadata, path: str) -> Ite
 
 
 def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Diagnostic]:
-    """Check against the first type that accepts the node, or against the only one. Null counts as absent."""
+    """Check against the first type that accepts the node, or against the only one.
+
+    None is not a choice, because `tree.Mapping.get` treats null fields as absent.
+    """
     choices = [type_ for type_ in union.types if not isinstance(type_, inspect.NoneType)]
     accepted = next((type_ for type_ in choices if _accepts(type_, node)), None)
     if accepted is not None or len(choices) == 1:

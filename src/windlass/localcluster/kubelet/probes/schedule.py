@@ -159,7 +159,7 @@ def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
 
 
 def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """Return the kill of a container with which the pod ends: the probe's own grace period does not apply."""
+    """Return the kill of the last running container, which ends the pod. The probe's grace period does not apply."""
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 

@@ -226,8 +226,9 @@ def _own_groups(text: str) -> dict[str, str]:
 def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
     """Return the cgroup in which to create cgroups (version 2); None if there is none.
 
-    It is the first cgroup, from that of this process upwards, that can have children with limits, but not outside of a
-    cgroup with limits. Otherwise it is the cgroup of this process, after its processes have been moved to a child.
+    Search upwards from the cgroup of this process for the first one that can have children with limits. The search ends
+    at a cgroup that has limits itself, because they must also apply to the new cgroups. If none is found, use the
+    cgroup of this process, after its processes have been moved to a child.
     """
     folder = own
     while not _can_have_limited_children(folder):
