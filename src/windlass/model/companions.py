@@ -65,7 +65,7 @@ class TensorBoard(Sparse, frozen=True, kw_only=True):
     resources: Resources | None = None
     """Resources of its pod."""
     keep: bool = False
-    """Keep it when the job is deleted."""
+    """Keep it when the Framework of the job is deleted, e.g. after `ttl`. `windlass delete` deletes it too."""
 
 
 class Jupyter(Sparse, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Jupyter(Sparse, frozen=True, kw_only=True):
     service_account: str = ""
     """Service account. Default: a new one that can read jobs and logs."""
     keep: bool = False
-    """Keep it when the job is deleted."""
+    """Keep it when the Framework of the job is deleted, e.g. after `ttl`. `windlass delete` deletes it too."""
 
 
 class Hub(Sparse, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class Hub(Sparse, frozen=True, kw_only=True):
     config: str = ""
     """Text appended to jupyterhub_config.py, for settings without a field here, e.g. another authenticator."""
     keep: bool = False
-    """Keep it when the job is deleted."""
+    """Keep it when the Framework of the job is deleted, e.g. after `ttl`. `windlass delete` deletes it too."""
 
 
 CompanionSpec = TensorBoard | Jupyter | Hub

@@ -128,7 +128,7 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     is_exposed: bool = False
     """Whether the URL works outside the cluster. Otherwise use `open_command`."""
     is_kept: bool = False
-    """Whether the companion is kept when the job is deleted."""
+    """Whether the companion is kept when the Framework of the job is deleted. `delete` of the client deletes it too."""
     logdir: str = ""
     """Log directory of a TensorBoard."""
     secrets: tuple[str, ...] = ()
