@@ -115,8 +115,8 @@ demo: $(DEMO)/installed ## Train on this machine: TensorFlow with two parameter 
 	@cat examples/next.txt
 
 .PHONY: simulate
-simulate: $(VENV)/installed ## Simulate SEEDS=n clusters with faults (default: 2000), starting with seed FIRST=n
-	$(BIN)/python -m windlass.simulate.play --seeds $(SEEDS) --first $(or $(FIRST),0)
+simulate: $(VENV)/installed ## Simulate SEEDS=n clusters with faults (default: 2000), starting with seed FIRST=n; resumes
+	$(BIN)/python -m windlass.simulate.play --seeds $(SEEDS) --first $(or $(FIRST),0) --progress .simulate/progress.jsonl
 
 .PHONY: mutate
 mutate: $(VENV)/installed ## Apply known mutations one at a time and list the check that detects each (ONLY=text selects)

@@ -5,13 +5,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 
 import msgspec
 
 from windlass.model.framework import FrameworkSpec
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.invariants import Violation
+from windlass.simulate.progress import Progress
 from windlass.simulate.scenario import QUIET, Scenario
 from windlass.simulate.simulation import Simulation
 
@@ -56,9 +58,16 @@ def main() -> int:
         action="store_true",
         help="simulate the seeds in order in one process, stop at the first violation and do not shrink it",
     )
+    parser.add_argument(
+        "--progress",
+        type=Path,
+        help="file with the progress: a run that was interrupted continues where it stopped (default: none)",
+    )
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return _play_until_failure(seeds) if arguments.fail_fast else _play_all(seeds, arguments.jobs)
+    if arguments.fail_fast:
+        return _play_until_failure(seeds)
+    return _play_all(seeds, arguments.jobs, Progress(arguments.progress))
 
 
 def _play_until_failure(seeds: range) -> int:
@@ -70,13 +79,19 @@ def _play_until_failure(seeds: range) -> int:
     return 1
 
 
-def _play_all(seeds: range, jobs: int) -> int:
+def _play_all(seeds: range, jobs: int, progress: Progress) -> int:
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     started = time.monotonic()
-    broken: list[tuple[int, str]] = []
+    stored = {chunk: outcome for chunk in chunks if (outcome := progress.outcome(chunk)) is not None}
+    broken = [failure for outcome in stored.values() for failure in outcome.failures]
+    if stored:
+        print(f"{sum(map(len, stored))} of {len(seeds)} scenarios were simulated by an earlier run")
     with ProcessPoolExecutor(jobs) as pool:
-        for failures in pool.map(failures_in, chunks):
-            broken += failures
+        running = {pool.submit(failures_in, chunk): chunk for chunk in chunks if chunk not in stored}
+        for done in as_completed(running):
+            progress.record(running[done], done.result())
+            broken += done.result()
+    broken.sort()
     took = time.monotonic() - started
     print(f"{len(seeds)} scenarios simulated in {took:.1f} s, {len(broken)} violated an invariant")
     for seed, failure in broken[1:20]:
