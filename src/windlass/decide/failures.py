@@ -169,7 +169,8 @@ def truncate(completion_status: TaskAttemptCompletionStatus) -> TaskAttemptCompl
     texts = [completion_status.diagnostics]
     if pod is not None:
         texts += [pod.message, *(container.message for container in pod.containers)]
-    if all(map(_is_short, texts)):
+    # A character has at most four bytes. Most attempts need only this quick check.
+    if 4 * sum(map(len, texts)) <= MAX_TEXT_BYTES or all(map(_is_short, texts)):
         return completion_status
     replace = msgspec.structs.replace
     if pod is not None:
