@@ -297,17 +297,59 @@ def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_w
 
 @pytest.mark.parametrize("has_run", [True, False])
 def test_objects_of_a_deleted_framework_are_deleted(pending_world: NewWorld, has_run: bool) -> None:
-    """Its pods and ConfigMap are deleted like those of a completed attempt; its status is not changed."""
+    """Its pods and ConfigMap are deleted like those of a completed attempt."""
     world = pending_world(role(tasks=2))
     if has_run:
         world.run()
         world.settle()
-    before = world.status
     world.delete_framework()
     assert world.step().actions == (DeleteAttemptPods("cm-0"),)
     done = world.finish()
     assert done == [DeleteAttemptPods("cm-0"), DeleteConfigMap("cm-0")]
     assert (world.pods, world.config_map) == ({}, None)
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_deleted_framework_ends_its_attempt_before_its_pods_are_deleted(
+    pending_world: NewWorld, has_run: bool
+) -> None:
+    """Statement 34: a snapshot of the deletion has the state AttemptDeleting and -100, as in the reference."""
+    world = pending_world(role(tasks=2))
+    if has_run:
+        world.run()
+        world.settle()
+    world.delete_framework()
+    decision = world.step()
+    assert not decision.may_wait
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETING, -100)
+    assert {world.task(index).state for index in range(2)} == {State.ATTEMPT_DELETION_PENDING}
+    world.finish()
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETING, -100)
+    assert [(world.task(index).state, world.task_code(index)) for index in range(2)] == [
+        (State.COMPLETED, -220)
+    ] * 2
+    assert world.status.summary.running == 0
+
+
+def test_deletion_keeps_the_completion_status_of_an_ending_attempt(running_world: NewWorld) -> None:
+    """Statement 16."""
+    world = running_world(role(tasks=2))
+    world.end(0, 7)
+    world.step()
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, 7)
+    world.delete_framework()
+    world.finish()
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETING, 7)
+
+
+def test_deletion_does_not_change_the_status_of_a_framework_without_an_attempt(
+    new_world: NewWorld,
+) -> None:
+    world = new_world(role(tasks=1), execution_type=ExecutionType.CREATE)
+    world.settle()
+    before = world.status
+    world.delete_framework()
+    assert world.finish() == []
     assert world.status == before
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from fake_kubelet import history
+from operated.controllers import Controller
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
 
@@ -14,6 +15,21 @@ def test_deleting_a_job_deletes_its_objects(place: Place, propagation: str) -> N
     place.wait_until_gone("job")
     place.world.wait_for("its pods to be gone", lambda: not place.pods("job"))
     place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
+
+
+def test_snapshot_of_a_foreground_deletion_has_the_ended_attempt(
+    place: Place, controller: Controller
+) -> None:
+    """Statements 34 and 49, as the reference ends the attempt when the garbage collector deletes its ConfigMap."""
+    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    place.wait_for_running("job", 2)
+    place.delete("job", "Foreground")
+    place.wait_until_gone("job")
+    (taken,) = place.world.wait_for(
+        "the snapshot", lambda: controller.snapshots("OnFrameworkDeletion", place.name)
+    )
+    assert (taken["kind"], taken["status"]["state"]) == ("Framework", "AttemptDeleting")
+    assert completion_of(taken)["code"] == -100
 
 
 def test_deleting_a_job_deletes_kept_pods(place: Place) -> None:

@@ -306,6 +306,20 @@ def while_ending(builder: DecisionBuilder) -> bool:
     return is_over
 
 
+def while_framework_is_deleted(builder: DecisionBuilder) -> None:
+    """End the attempt of a Framework that is deleted in the foreground or has finalizers, and delete all objects."""
+    state = builder.status.state
+    if state.is_active:
+        diagnostics = "The Framework was deleted, and its ConfigMap with it"
+        completion_status = framework_completion(CompletionCode.CONFIG_MAP_EXTERNAL_DELETED, diagnostics)
+        builder.update_attempt(completion_status=completion_status)
+    if state.is_active or state.is_ending:
+        tasks.end_tasks(builder)
+        if state is not State.ATTEMPT_DELETING:
+            builder.move_to(State.ATTEMPT_DELETING)
+    deletion.delete_objects(builder)
+
+
 def _record_config_map_deletion(builder: DecisionBuilder, config_map: ConfigMapView | None) -> None:
     if config_map is None:
         return

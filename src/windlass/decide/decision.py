@@ -48,19 +48,20 @@ def decide(
     """
     if observed.other_controller:
         return _yield_to_other_controller(framework, observed, now)
-    if framework.is_deleting:
+    if framework.is_deleting and framework.status is None:
         return deletion.decide_deletion(framework, observed, now, rules)
-    if error := semantic_validation.semantic_error(framework):
+    if not framework.is_deleting and (error := semantic_validation.semantic_error(framework)):
         return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, error, now)
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     if unstored is not None and write_coalescing.is_resumable(framework, unstored.status):
         builder.resume_from(unstored)
-    while STEPS[builder.status.state](builder):
-        builder.actions.clear()
-        builder.wake_at = None
+    if framework.is_deleting:
+        attempt.while_framework_is_deleted(builder)
+    else:
+        _advance(builder)
+        conditions.update(builder)
     _summarise(builder)
-    conditions.update(builder)
     return Decision(
         status=builder.status,
         actions=tuple(builder.actions),
@@ -69,6 +70,12 @@ def decide(
         failure_count=builder.failure_count,
         may_wait=write_coalescing.may_wait(framework, builder.status, builder.actions),
     )
+
+
+def _advance(builder: DecisionBuilder) -> None:
+    while STEPS[builder.status.state](builder):
+        builder.actions.clear()
+        builder.wake_at = None
 
 
 def _summarise(builder: DecisionBuilder) -> None:

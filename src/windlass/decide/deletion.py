@@ -112,8 +112,8 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
 
 
 def decide_deletion(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
-    """Return a decision that deletes all objects of a Framework that is being deleted, and keeps its status. The
-    garbage collector would be slower."""
+    """Return a decision that deletes all objects of a Framework that was deleted or has no status. The garbage
+    collector would be slower."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     delete_objects(builder)

@@ -148,9 +148,8 @@ class StatusInvariants:
         match completion.code:
             case CompletionCode.CONFIG_MAP_EXTERNAL_DELETED:
                 found = self._server.find(attempt.config_map_uid or "")
-                require(
-                    found is None or found.is_deleting, f"{framework.name}: -100 but the ConfigMap exists"
-                )
+                is_deleted = framework.is_deleting or found is None or found.is_deleting
+                require(is_deleted, f"{framework.name}: -100 but the ConfigMap exists")
             case CompletionCode.STOP_FRAMEWORK_REQUESTED:
                 require(spec.execution_type is ExecutionType.STOP, f"{framework.name}: -210 without Stop")
             case CompletionCode.FRAMEWORK_SUSPENDED:
