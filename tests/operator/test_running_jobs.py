@@ -5,7 +5,6 @@ All are submitted at once, and looked at one by one.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -215,31 +214,23 @@ def test_events_of_a_job(submitted: Place, name: str, reasons: set[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "trigger"),
+    ("name", "trigger", "kind"),
     [
-        ("framework-retry", "OnFrameworkRetry"),
-        ("task-retry", "OnTaskRetry"),
-        ("success", "OnPodDeletion"),
+        ("framework-retry", "OnFrameworkRetry", "Framework"),
+        ("task-retry", "OnTaskRetry", "Task"),
+        ("success", "OnPodDeletion", "Pod"),
     ],
 )
-def test_snapshots_are_on_stderr(submitted: Place, controller: Controller, name: str, trigger: str) -> None:
+def test_snapshots_are_on_stderr(
+    submitted: Place, controller: Controller, name: str, trigger: str, kind: str
+) -> None:
     submitted.wait_for_completed(name)
-    log = controller.process
 
-    def look() -> list[Any]:
-        marked = [
-            line.partition(": ObjectSnapshot: ")
-            for line in log.text().splitlines()
-            if f": {trigger}: ObjectSnapshot: " in line
-        ]
-        taken = [msgspec.json.decode(snapshot) for _, _, snapshot in marked]
-        return [
-            each
-            for each in taken
-            if each["metadata"]["namespace"] == submitted.name and each["metadata"]["name"].startswith(name)
-        ]
+    def look() -> list[str]:
+        taken = controller.snapshots(trigger, submitted.name)
+        return [each["kind"] for each in taken if each["metadata"]["name"].startswith(name)]
 
-    assert submitted.world.wait_for(f"{trigger} of {name}", look)
+    assert set(submitted.world.wait_for(f"{trigger} of {name}", look)) == {kind}
 
 
 def test_completion_policy_that_is_never_met(place: Place) -> None:

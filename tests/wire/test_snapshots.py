@@ -103,32 +103,54 @@ def test_statement_49_snapshot_of_a_deeply_nested_object() -> None:
     assert found[1].replace(" ", "") == nested.replace("\n", "").replace("\r", "").replace(" ", "")
 
 
-def test_task_snapshot_has_one_role_and_one_task() -> None:
-    ended = msgspec.structs.replace(task_status(1), state=State.ATTEMPT_COMPLETED)
-    taken = task_snapshot(WHOLE, "worker", ended)
-    assert taken.metadata == WHOLE.metadata
-    assert taken.spec.task_roles == (WHOLE.spec.task_roles[1],)
-    assert taken.status is not None
-    assert taken.status.attempt_status.roles == (TaskRoleStatus(name="worker", task_statuses=(ended,)),)
-    assert taken.status.start_time == NOW
+def logged(obj: Framework | Json) -> Json:
+    """Return the object of a snapshot as a log collector reads it."""
+    found = COLLECTOR.search(snapshot_line("", SnapshotTrigger.TASK_RETRY, obj))
+    assert found is not None
+    parsed: Json = json.loads(found[1])
+    return parsed
 
 
-def test_task_snapshot_of_a_removed_role() -> None:
-    taken = task_snapshot(WHOLE, "chief", task_status(0))
-    assert taken.spec.task_roles == ()
-    assert taken.status is not None
-    assert taken.status.attempt_status.roles == (role_status("chief", 0),)
+def test_framework_snapshot_includes_defaults() -> None:
+    """The reference omits no field."""
+    spec = logged(WHOLE)["spec"]
+    assert (spec["description"], spec["executionType"]) == ("", "Start")
+    assert spec["retryPolicy"]["fancyRetryPolicy"] is False
+    assert spec["retryPolicy"]["maxRetryCount"] == 0
+    ps = spec["taskRoles"][0]
+    assert (ps["name"], ps["taskNumber"]) == ("ps", 2)
+    assert ps["frameworkAttemptCompletionPolicy"] == {"minFailedTaskCount": 0, "minSucceededTaskCount": 0}
+    assert ps["task"].keys() == {"retryPolicy", "podGracefulDeletionTimeoutSec", "pod"}
+    assert ps["task"]["podGracefulDeletionTimeoutSec"] is None
 
 
-def test_task_snapshot_without_a_status() -> None:
-    assert task_snapshot(framework(with_status=False), "worker", task_status(0)).status is None
+def test_task_snapshot_is_an_object_of_kind_task() -> None:
+    """Collectors for the reference, e.g. that of OpenPAI, select by the kind and read these fields."""
+    attempt = TaskAttemptStatus(id=3, start_time=NOW, pod_name="job-worker-1", pod_uid="pod-uid")
+    ended = msgspec.structs.replace(
+        task_status(1), instance_uid="task-uid", state=State.ATTEMPT_COMPLETED, attempt_status=attempt
+    )
+    annotations = {"FC_FRAMEWORK_NAME": "job", "FC_FRAMEWORK_ATTEMPT_ID": "0", "FC_TASK_INDEX": "1"}
+    taken = logged(task_snapshot(WHOLE, "worker", ended, annotations))
+    assert (taken["apiVersion"], taken["kind"]) == ("launcher.microsoft.com/v1", "Task")
+    assert taken["metadata"] == {
+        "name": "job-worker-1",
+        "namespace": "default",
+        "uid": "task-uid",
+        "creationTimestamp": "2024-05-01T00:00:00Z",
+        "annotations": annotations,
+    }
+    retry = taken["spec"]["retryPolicy"]
+    assert (retry["fancyRetryPolicy"], retry["maxRetryCount"]) == (False, 0)
+    assert taken["spec"]["podGracefulDeletionTimeoutSec"] is None
+    assert taken["spec"]["pod"] == WHOLE.spec.task_roles[1].task.pod
+    assert msgspec.convert(taken["status"], TaskStatus, strict=False) == ended
+    assert taken["status"]["attemptStatus"]["completionStatus"] is None
 
 
-def test_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "COMPRESSION_THRESHOLD", 10)
-    assert WHOLE.status is not None
-    compressed = msgspec.structs.replace(WHOLE, status=codec.compress_status(WHOLE.status))
-    assert task_snapshot(compressed, "ps", task_status(0)) == task_snapshot(WHOLE, "ps", task_status(0))
+def test_task_snapshot_of_a_removed_role_has_a_default_spec() -> None:
+    taken = logged(task_snapshot(WHOLE, "chief", task_status(0), {}))
+    assert taken["spec"]["pod"] == {}
 
 
 @pytest.mark.parametrize(

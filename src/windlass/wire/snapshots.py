@@ -3,15 +3,16 @@
 This is statement 49 of docs/behaviours.md.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from windlass.model.base import Json
-from windlass.model.framework import Framework
+from windlass.model.base import Json, Sparse, manifest
+from windlass.model.framework import Framework, TaskSpec
 from windlass.model.settings import LogObjectSnapshot
-from windlass.model.status import TaskRoleStatus, TaskStatus
-from windlass.wire import codec
+from windlass.model.status import TaskStatus
 
 
 class SnapshotTrigger(StrEnum):
@@ -38,23 +39,28 @@ def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json 
     return f"{text}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_SEPARATORS)}"
 
 
-def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framework:
-    """Return the Framework with only one role and the status of one task."""
-    task_roles = tuple(spec for spec in framework.spec.task_roles if spec.name == role)
-    spec = msgspec.structs.replace(framework.spec, task_roles=task_roles)
-    status = framework.status
-    if status is not None:
-        role_status = next(
-            (found for found in codec.expand_status(status).attempt_status.roles if found.name == role),
-            TaskRoleStatus(name=role),
-        )
-        attempt = msgspec.structs.replace(
-            status.attempt_status,
-            task_role_statuses=(msgspec.structs.replace(role_status, task_statuses=(task,)),),
-            task_role_statuses_compressed=msgspec.UNSET,
-        )
-        status = msgspec.structs.replace(status, attempt_status=attempt)
-    return msgspec.structs.replace(framework, spec=spec, status=status)
+def task_snapshot(framework: Framework, role: str, task: TaskStatus, annotations: Mapping[str, str]) -> Json:
+    """Return the task as an object of the kind Task, which exists only in snapshots."""
+    role_spec = framework.spec.role(role)
+    metadata = {
+        "name": task.attempt_status.pod_name,
+        "namespace": framework.namespace,
+        "uid": task.instance_uid,
+        "creationTimestamp": task.start_time,
+        "annotations": annotations,
+    }
+    spec = _with_defaults(TaskSpec() if role_spec is None else role_spec.task)
+    return manifest(framework.api_version, "Task", metadata, spec=spec, status=task)
+
+
+def _with_defaults(value: Any) -> Any:
+    """Return a JSON value with all fields: the reference does not omit defaults."""
+    if isinstance(value, Sparse):
+        fields = msgspec.structs.fields(value)
+        return {field.encode_name: _with_defaults(getattr(value, field.name)) for field in fields}
+    if isinstance(value, tuple):
+        return [_with_defaults(item) for item in value]
+    return value
 
 
 def is_enabled(trigger: SnapshotTrigger, settings: LogObjectSnapshot) -> bool:
@@ -73,7 +79,7 @@ def is_enabled(trigger: SnapshotTrigger, settings: LogObjectSnapshot) -> bool:
 
 def _compact_json(obj: Framework | Json | bytes) -> str:
     if not isinstance(obj, bytes):
-        return msgspec.json.encode(obj).decode()
+        return msgspec.json.encode(_with_defaults(obj)).decode()
     try:
         return msgspec.json.format(obj, indent=-1).decode()
     except RecursionError:

@@ -10,6 +10,7 @@ from builders import NOW, at
 from windlass.controller.observe import observers
 from windlass.decide import decide, initial_status
 from windlass.decide.types import Observed
+from windlass.model.base import Json
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogTaskSnapshot
 from windlass.model.status import TaskStatus
@@ -35,9 +36,7 @@ def first_task(job: Framework) -> TaskStatus:
     return job.status.attempt_status.roles[0].task_statuses[0]
 
 
-def told(
-    job: Framework, observed: Observed, wanted: LogObjectSnapshot
-) -> list[tuple[str, dict[str, object]]]:
+def told(job: Framework, observed: Observed, wanted: LogObjectSnapshot) -> list[tuple[str, Json]]:
     decision = decide(job, observed, at(5))
     found = [COLLECTOR.search(line) for line in observers.snapshot_lines(job, decision.reasons, wanted)]
     return [(match[1], json.loads(match[2])) for match in found if match is not None]
@@ -46,8 +45,13 @@ def told(
 def test_task_retry_leaves_a_snapshot_of_the_ended_attempt() -> None:
     ((trigger, taken),) = told(*failed(1, 0, tasks=3), LogObjectSnapshot())
     assert trigger == "OnTaskRetry"
-    (role,) = taken["status"]["attemptStatus"]["taskRoleStatuses"]  # type: ignore[index]
-    (task,) = role["taskStatuses"]
+    assert (taken["kind"], taken["metadata"]["name"]) == ("Task", "job-worker-0")
+    annotations = taken["metadata"]["annotations"]
+    assert (annotations["FC_FRAMEWORK_NAME"], annotations["FC_TASKROLE_NAME"]) == ("job", "worker")
+    assert (annotations["FC_FRAMEWORK_ATTEMPT_ID"], annotations["FC_TASK_INDEX"]) == ("0", "0")
+    assert taken["metadata"]["uid"] == annotations["FC_TASK_UID"] == taken["status"]["instanceUID"]
+    assert taken["spec"]["retryPolicy"]["maxRetryCount"] == 1
+    task = taken["status"]
     assert task["state"] == "AttemptCompleted"
     assert task["attemptStatus"]["podUID"] == "job-worker-0-0"
     assert task["attemptStatus"]["completionStatus"]["code"] == 7
@@ -60,8 +64,8 @@ def test_framework_retry_leaves_a_snapshot_of_the_ended_attempt() -> None:
     gone = Observed(known=observed.known)
     ((trigger, taken),) = told(job.with_status(ended, "9"), gone, LogObjectSnapshot())
     assert trigger == "OnFrameworkRetry"
-    assert taken["status"]["state"] == "AttemptCompleted"  # type: ignore[index]
-    assert taken["status"]["attemptStatus"]["completionStatus"]["code"] == 7  # type: ignore[index]
+    assert taken["status"]["state"] == "AttemptCompleted"
+    assert taken["status"]["attemptStatus"]["completionStatus"]["code"] == 7
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,14 @@ class Controller:
         """The structured lines of its log. Snapshots are plain lines, as the reference writes them."""
         return [json.loads(line) for line in self.process.text().splitlines() if line.startswith("{")]
 
+    def snapshots(self, trigger: str, namespace: str) -> list[dict[str, Any]]:
+        """Return the objects in a namespace that were logged with this trigger."""
+        marked = (
+            line.partition(f": {trigger}: ObjectSnapshot: ") for line in self.process.text().splitlines()
+        )
+        taken = (json.loads(snapshot) for _, _, snapshot in marked if snapshot)
+        return [each for each in taken if each["metadata"]["namespace"] == namespace]
+
     def require_no_exceptions(self) -> None:
         """Fail if the log contains an unexpected exception."""
         surprises = [line["exception"] for line in self.lines() if "exception" in line]

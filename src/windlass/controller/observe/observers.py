@@ -14,8 +14,11 @@ from windlass.controller.observe.metrics import Metrics
 from windlass.decide.types import Reason, ReasonKind
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import Resource
+from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.settings import LogObjectSnapshot
+from windlass.model.status import TaskRoleStatus, TaskStatus
+from windlass.objects import environment
 from windlass.wire import snapshots
 from windlass.wire.snapshots import SnapshotTrigger
 
@@ -115,9 +118,19 @@ def snapshot_lines(
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
         if trigger is None or not snapshots.is_enabled(trigger, settings):
             continue
-        subject = framework
+        subject: Framework | Json = framework
         if reason.status is not None:
             subject = framework.with_status(reason.status)
         elif reason.task is not None:
-            subject = snapshots.task_snapshot(framework, reason.role, reason.task)
+            subject = _task_snapshot(framework, reason.role, reason.task)
         yield snapshots.snapshot_line(reason.message, trigger, subject)
+
+
+def _task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Json:
+    """Return the task with the annotations of its pod."""
+    annotations = {}
+    if framework.status is not None:
+        attempt = framework.status.attempt_status
+        found = next((status for status in attempt.roles if status.name == role), TaskRoleStatus(name=role))
+        annotations = environment.identity(framework, attempt, found, task)
+    return snapshots.task_snapshot(framework, role, task, annotations)
