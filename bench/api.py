@@ -6,6 +6,7 @@ alternate, so that noise affects both alike; the median of each ratio is reporte
 
 import asyncio
 import json
+import resource
 import ssl
 import statistics
 import subprocess
@@ -213,6 +214,51 @@ async def watch_latency(sheet: Sheet, client: Client, address: Address, seconds:
     sheet.add(what, p99, "ms", aim=5, note=f"p50 {p50:.1f} ms")
 
 
+class EventCounter(asyncio.Protocol):
+    """A watch that completes `has_all` when it has received a number of events."""
+
+    def __init__(self, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._count = count
+        self._received = bytearray()
+        self.has_started: asyncio.Future[None] = loop.create_future()
+        self.has_all: asyncio.Future[None] = loop.create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self.has_started.done() and b"\r\n\r\n" in self._received:
+            self.has_started.set_result(None)
+        if not self.has_all.done() and self._received.count(b'{"type":"ADDED"') == self._count:
+            self.has_all.set_result(None)
+
+
+async def many_watches(sheet: Sheet, client: Client, socket_path: str, watches: int) -> None:
+    """Measure 20 creates, one after the other, and the arrival of their events at all watches."""
+    path = "/api/v1/namespaces/default/serviceaccounts"
+    loop = asyncio.get_running_loop()
+    counters, transports = [], []
+    for _ in range(watches):
+        transport, counter = await loop.create_unix_connection(lambda: EventCounter(20), socket_path)
+        transport.write(client.get(f"{path}?watch=true"))
+        await counter.has_started
+        counters.append(counter)
+        transports.append(transport)
+    connection = await Connection.open(socket_path)
+    started = time.perf_counter()
+    for number in range(20):
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": f"watched-{number}"}}
+        await connection.ask(client.post(path, json.dumps(body).encode()))
+    created = time.perf_counter() - started
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(counter.has_all for counter in counters))
+    received = time.perf_counter() - started
+    connection.close()
+    for transport in transports:
+        transport.close()
+    sheet.add(f"{watches:,} watches: 20 creates, one after the other", created * 1000, "ms", aim=1000)
+    sheet.add(f"{watches:,} watches: the events of 20 creates reach all", received * 1000, "ms", aim=2000)
+
+
 async def many_objects(sheet: Sheet, client: Client, address: Address) -> None:
     connection = await Connection.open(address)
     namespace = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"many"}}'
@@ -251,6 +297,9 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--count", type=int, default=2_000, help="requests per round")
     arguments = parser.parse_args()
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Inherited by the server: the watches below are one open file each, in both processes.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     sheet = Sheet("api")
     sheet.title("The embedded API server; rates are of that of an empty handler:")
     with tempfile.TemporaryDirectory() as folder:
@@ -275,6 +324,7 @@ def main() -> None:
             with started([*empty, "tls", *certificates, str(port + 1)]):
                 asyncio.run(throughput(sheet, client, Servers(port, port + 1), "https", arguments.count))
             asyncio.run(watch_latency(sheet, client, port, seconds=5))
+            asyncio.run(many_watches(sheet, client, str(data / "api"), watches=3_000))
             asyncio.run(many_objects(sheet, client, str(data / "api")))
             memory(sheet, process.pid, arguments.count)
         readiness(sheet, data, arguments.count)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from server_process import RunningServer, serving
 from windlass.k8s import formats
-from windlass.localcluster.apiserver import selection, watches
+from windlass.localcluster.apiserver import responses, selection, watches
 from windlass.localcluster.apiserver.kinds import table
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.apiserver.watches import Watch, Watches
@@ -45,6 +46,10 @@ def watch_of_maps(since: int | None = None) -> Watch:
     )
 
 
+def encoder_of_maps() -> responses.EventEncoder:
+    return responses.event_encoder(watch_of_maps(None).kind, responses.DEFAULT, lambda: datetime.now(UTC))
+
+
 def names_in(lines: bytes) -> list[str]:
     return [json.loads(line)["object"]["metadata"]["name"] for line in lines.splitlines()]
 
@@ -54,7 +59,7 @@ def test_watch_started_before_a_commit_gets_each_change_once(tmp_path: Path) -> 
     all_watches = Watches(store)
     store.create("configmaps", "default/a", thing("a"))
     for since in (0, None):
-        feed = all_watches.open(watch_of_maps(since), bytes)
+        feed = all_watches.open(watch_of_maps(since), encoder_of_maps())
         store.commit()
         store.create("configmaps", f"default/b{since}", thing(f"b{since}"))
         store.commit()
@@ -65,7 +70,7 @@ def test_watch_started_before_a_commit_gets_each_change_once(tmp_path: Path) -> 
 
 def test_watch_from_a_future_version_gets_no_earlier_change(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db")
-    feed = Watches(store).open(watch_of_maps(since=2), bytes)
+    feed = Watches(store).open(watch_of_maps(since=2), encoder_of_maps())
     for name in "abc":
         store.create("configmaps", f"default/{name}", thing(name))
 
@@ -151,12 +156,17 @@ def test_garbage_collector_retries_after_a_failed_commit(tmp_path: Path) -> None
 
 
 def test_failing_feed_does_not_affect_others(tmp_path: Path) -> None:
-    def cannot(_: bytes) -> bytes:
-        raise ValueError("cannot be shown")
+    class FailingEncoder:
+        def key(self, *, is_first: bool) -> str:
+            return "failing"
+
+        def encode(self, body: bytes, *, is_first: bool) -> bytes:
+            raise ValueError("cannot be shown")
 
     store = Store(tmp_path / "cluster.db")
     all_watches = Watches(store)
-    feeds = [all_watches.open(watch_of_maps(), show) for show in (cannot, bytes, cannot, bytes)]
+    encoders: list[watches.EventEncoder] = [FailingEncoder(), encoder_of_maps()] * 2
+    feeds = [all_watches.open(watch_of_maps(), encoder) for encoder in encoders]
     store.create("configmaps", "default/a", thing("a"))
 
     assert [feed.is_closed for feed in feeds] == [True, False, True, False]
@@ -166,7 +176,7 @@ def test_failing_feed_does_not_affect_others(tmp_path: Path) -> None:
 
 def test_line_at_the_timeout_keeps_its_order(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db")
-    feed = Watches(store).open(watch_of_maps(), bytes)
+    feed = Watches(store).open(watch_of_maps(), encoder_of_maps())
 
     async def take_while_it_comes() -> bytes:
         taking = asyncio.create_task(feed.take(0))

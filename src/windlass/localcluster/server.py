@@ -59,7 +59,7 @@ class ApiServer:
         history_length: int = HISTORY_LENGTH,
     ) -> None:
         self._data = data
-        self.store = Store(data / "cluster.db", history_length, schedule=self._schedule_commit)
+        self.store = Store(data / "cluster.db", history_length, schedule=_call_soon)
         self.credentials = credentials.load_or_create(data)
         self.registry = Registry(table.KINDS)
         self.lifecycle = Lifecycle(
@@ -69,7 +69,7 @@ class ApiServer:
             new_uid=_new_uid,
             randomness=secrets.randbelow,
         )
-        self.watches = Watches(self.store)
+        self.watches = Watches(self.store, schedule=_call_soon)
         self.url = ""
         # Called when a write fails, e.g. to free disk space.
         self.on_store_failure: Callable[[], None] = lambda: None
@@ -161,13 +161,6 @@ class ApiServer:
             token.strip().encode("utf-8", "replace"), self.credentials.token.encode()
         )
         return None if is_authenticated else api_errors.unauthorized()
-
-    def _schedule_commit(self, commit: Callable[[], None]) -> None:
-        """Commit in the next iteration of the event loop, with all writes of this one; at once if no loop runs."""
-        try:
-            asyncio.get_running_loop().call_soon(commit)
-        except RuntimeError:
-            commit()
 
     async def _wait_for_commit(self) -> None:
         """Wait until all writes are committed, including those of other requests, which the response may contain."""
@@ -319,6 +312,14 @@ async def _listen(site: web.BaseSite, address: str) -> None:
             f"cannot listen on {address}: {error.strerror or error}."
             " Another server may be using it. Choose another address."
         ) from error
+
+
+def _call_soon(function: Callable[[], None]) -> None:
+    """Call a function in the next iteration of the event loop; at once if no loop runs."""
+    try:
+        asyncio.get_running_loop().call_soon(function)
+    except RuntimeError:
+        function()
 
 
 def _new_uid() -> str:

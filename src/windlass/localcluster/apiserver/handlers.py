@@ -200,9 +200,9 @@ class ResourceHandlers:
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        transform = responses.event_transform(call.kind, call.representation, self._lifecycle.clock)
+        encoder = responses.event_encoder(call.kind, call.representation, self._lifecycle.clock)
         try:
-            stream = self._watches.open(watch, transform)
+            stream = self._watches.open(watch, encoder)
         except CompactedError:
             await response.prepare(call.request)
             await response.write(watches.expired_line(watch.since or 0, self._lifecycle.store))

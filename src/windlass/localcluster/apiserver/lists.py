@@ -9,7 +9,7 @@ import msgspec
 from windlass.k8s import api_errors, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import parse_integer, parse_resource_version
-from windlass.localcluster.apiserver.selection import Selection
+from windlass.localcluster.apiserver.selection import SelectableObject, Selection
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import CompactedError, Page, object_key
 
@@ -72,14 +72,14 @@ def _page(
         return store.page(kind.resource, namespace, after=after, limit=limit, version=version)
     if not limit:
         page = store.page(kind.resource, namespace, after=after, version=version)
-        return Page([body for body in page.bodies if selection.matches(body)], page.version)
+        return Page([body for body in page.bodies if selection.matches(SelectableObject(body))], page.version)
     version = store.version if version is None else version
     selected: list[bytes] = []
     last: str | None = after
     # One more object than `limit` shows whether another page follows.
     while last is not None and len(selected) <= limit:
         page = store.page(kind.resource, namespace, after=last, limit=_BATCH, version=version)
-        selected += [body for body in page.bodies if selection.matches(body)]
+        selected += [body for body in page.bodies if selection.matches(SelectableObject(body))]
         last = page.last
     if len(selected) <= limit:
         return Page(selected, version)

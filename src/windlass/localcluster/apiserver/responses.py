@@ -1,6 +1,6 @@
 """Responses: objects, lists and watch events in the representation that the client accepts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -11,7 +11,6 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lists import ListResult
 from windlass.localcluster.apiserver.options import parse_boolean
 from windlass.localcluster.apiserver.printing import tables
-from windlass.localcluster.apiserver.watches import Transform
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 # Clients limit the number of headers.
@@ -80,22 +79,33 @@ def _items(kind: Kind, listed: ListResult) -> list[bytes]:
     return [b"{" + body[skipped:] for body in listed.bodies]
 
 
-def event_transform(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> Transform:
-    """Return a function that encodes objects for watch events. Only the first table has column definitions."""
-    requested = representation.format
-    if requested is None:
-        return lambda body: as_kind(kind, body)
-    tables.check_watch_format(requested)
-    is_first = True
+class EventEncoder(msgspec.Struct, frozen=True):
+    """Encodes objects for watch events. Only the first table of a watch has column definitions."""
 
-    def transform(body: bytes) -> bytes:
-        nonlocal is_first
-        with_columns, is_first = is_first, False
-        obj = bodies.decode_stored(as_kind(kind, body))
-        converted = tables.convert_object(requested, kind, obj, with_columns=with_columns, now=clock())
-        return bodies.encode(converted)
+    kind: Kind
+    format: tables.RequestedFormat | None
+    clock: Callable[[], datetime]
 
-    return transform
+    def key(self, *, is_first: bool) -> Hashable:
+        # A kind is compared by identity: the definition of a custom resource may change while it is watched.
+        has_columns = is_first and self.format is not None and self.format.kind == tables.TABLE
+        return id(self.kind), self.format, has_columns
+
+    def encode(self, body: bytes, *, is_first: bool) -> bytes:
+        body = as_kind(self.kind, body)
+        if self.format is None:
+            return body
+        obj = bodies.decode_stored(body)
+        return bodies.encode(
+            tables.convert_object(self.format, self.kind, obj, with_columns=is_first, now=self.clock())
+        )
+
+
+def event_encoder(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> EventEncoder:
+    """Return the encoder of a watch. Raise `ApiError` for a format that watch events cannot have."""
+    if representation.format is not None:
+        tables.check_watch_format(representation.format)
+    return EventEncoder(kind, representation.format, clock)
 
 
 def response(

@@ -4,6 +4,7 @@ Label selectors are in `windlass.k8s`. Field selectors have the form `metadata.n
 error messages are those of kube-apiserver.
 """
 
+import functools
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
@@ -55,6 +56,21 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return True
 
 
+class SelectableObject:
+    """A stored object that is decoded at most once, by the first selection that needs it."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    @functools.cached_property
+    def meta(self) -> metadata.LabeledName:
+        return metadata.decode_labels(self.body).metadata
+
+    @functools.cached_property
+    def content(self) -> Mapping[str, Any]:
+        return bodies.decode_stored(self.body)
+
+
 class Selection(msgspec.Struct, frozen=True):
     """A label selector and a field selector."""
 
@@ -65,17 +81,17 @@ class Selection(msgspec.Struct, frozen=True):
     def is_everything(self) -> bool:
         return self.labels.matches_everything and not self.fields.requirements
 
-    def matches(self, body: bytes) -> bool:
+    def matches(self, obj: SelectableObject) -> bool:
         if self.is_everything:
             return True
-        meta = metadata.decode_labels(body).metadata
+        meta = obj.meta
         if not self.labels.matches(meta.labels):
             return False
         if not self.fields.requirements:
             return True
         if all(requirement.field in _COMMON_FIELDS for requirement in self.fields.requirements):
             return self.fields.matches({"metadata": {"name": meta.name, "namespace": meta.namespace}})
-        return self.fields.matches(bodies.decode_stored(body))
+        return self.fields.matches(obj.content)
 
 
 def parse(labels: str, fields: str, kind: Kind) -> Selection:
