@@ -200,7 +200,10 @@ class DefinitionMonitor:
         """Why no group of Frameworks is served; empty if at least one is."""
 
     async def install(self) -> None:
-        """Create or update the definitions. Raise ForbiddenError or InvalidError; retry after other errors."""
+        """Create or update the definitions.
+
+        Raises ForbiddenError, InvalidError and NotEstablishedError. Other API errors are retried.
+        """
         interval = self._settings.crd_established_check_interval_sec
         timeout = self._settings.crd_established_check_timeout_sec
         changes = await _retrying(lambda: manage(self._send, interval, timeout, asyncio.sleep), "update")

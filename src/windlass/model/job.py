@@ -1,6 +1,7 @@
 """The job file: a simpler way to describe a job than a Framework. `render` converts it to one.
 
-User-friendly defaults are here and in `render`; a Framework has the defaults of the reference.
+User-friendly defaults are here and in `render`; a Framework has the defaults of the reference controller,
+FrameworkController.
 """
 
 from collections.abc import Collection

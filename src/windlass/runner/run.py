@@ -65,7 +65,7 @@ async def run_with_timeout(
     interrupts: Interrupts,
     reporter: Reporter,
 ) -> int:
-    """Wait for the results, a second Ctrl-C or the timeout; report the results and return the exit code."""
+    """Wait for the results, an immediate end by Ctrl-C, or the timeout; report the results and return the exit code."""
     task = asyncio.create_task(work)
     end = asyncio.create_task(interrupts.end.wait())
     without_timeout = asyncio.create_task(interrupts.without_timeout.wait())

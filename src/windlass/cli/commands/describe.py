@@ -36,7 +36,7 @@ _PODS = (
     Column("RESTARTS", 1),
     Column("AGE", 2),
     Column("NODE", 3, can_shrink=True),
-    Column("PENDING REASON", 0, can_shrink=True),
+    Column("REASON", 0, can_shrink=True),
 )
 _EVENTS = (
     Column("AGE", 5),

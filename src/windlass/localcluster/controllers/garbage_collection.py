@@ -23,7 +23,7 @@ from windlass.localcluster.store_types import Change, object_key
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-# The conditions of a terminating namespace are written once at most this many objects remain.
+# The conditions of a terminating namespace are written only when this many objects or fewer remain.
 _MAX_REPORTED = 100
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 

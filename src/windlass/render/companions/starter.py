@@ -66,7 +66,7 @@ variable on one of them, a ps if there is one, and every server adds to it.
 
 Idle servers (tasks without a command, which run `windlass tf-server`) only run the steps of notebooks. Tasks with a
 training program are servers too while they run: they execute these steps in addition to the training. The variable is
-in a container of its own and does not affect the training. Tasks that never start a server do not respond.
+in a resource container of its own and does not affect the training. Tasks that never start a server do not respond.
 """
 _CHECK_SERVERS_CELL = """\
 SECONDS = 20  # timeout of a server
