@@ -120,6 +120,28 @@ def test_a_deleted_config_map_costs_one_attempt() -> None:
         assert job.status.retry_policy_status.total_retried_count == 1, seed
 
 
+def clock_stepped_while_a_pod_terminates(seed: int) -> Scenario:
+    """Lose all nodes, stop the job, and set the clock forward by an hour while its pod terminates."""
+    job = builders.framework("job", builders.role("worker", 1, graceful_timeout=60))
+    return Scenario(
+        seed,
+        (Submission(6, job),),
+        (
+            *(Event(12, EventType.LOSE_NODE, number=number, lasts=300) for number in range(1, 4)),
+            Event(15, EventType.STOP),
+            Event(30, EventType.STEP_CLOCK, number=1, lasts=60),
+            *(Event(30 + tenth / 10, EventType.EDIT, number=6 * tenth) for tenth in range(1, 20)),
+        ),
+        endless_roles=frozenset({"worker"}),
+        faults_end=40,
+    )
+
+
+def test_clock_that_is_set_forward_does_not_delete_a_pod_by_force_too_early() -> None:
+    for seed in range(20):
+        assert play.failure_of(clock_stepped_while_a_pod_terminates(seed)) is None, seed
+
+
 # The Simulation can fail. `make mutate` checks that with many more mistakes.
 
 

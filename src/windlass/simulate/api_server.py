@@ -83,6 +83,8 @@ class ApiServer:
         """Verbs and resources for which the controller has no permission."""
         self.has_rejected_pods = False
         """Whether a creation was rejected for a reason that ends a task attempt, e.g. a terminating namespace."""
+        self.clock_tolerance = timedelta()
+        """Maximum difference between times that controllers write and the server's time."""
         self.occurred: set[Occurrence] = set()
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []

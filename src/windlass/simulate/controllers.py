@@ -6,6 +6,7 @@ answer resumes the pass after another delay. A crash drops the passes; requests 
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
+from email.utils import format_datetime
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
+from windlass.controller.engine.system_clock import ServerClock
 from windlass.decide import decide, write_coalescing
 from windlass.decide.types import Decision, Rules
 from windlass.model.framework import Framework
@@ -25,12 +27,14 @@ from windlass.simulate import refusals
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
 from windlass.simulate.invariants import Invariants, RequestInvariants, require
 from windlass.simulate.port import Requests, SimulatedPort
-from windlass.simulate.scenario import Faults
+from windlass.simulate.scenario import Faults, Occurrence
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 
 CHECK_EVERY = 10
 """Every tenth stored decision is repeated with the stored status, and both are compared."""
 MAX_LIST_SEC = 0.3
+LEASE_RENEWAL_SEC = 2.0
+"""Interval of renewals of the Lease, whose answers show the server's time even if nothing else is requested."""
 MAX_REQUEST_SEC = 2.0
 """Maximum duration of a request. A new leader starts later than that, as the lease ensures in the real controller."""
 
@@ -63,6 +67,9 @@ class SimulatedController:
         request_invariants: RequestInvariants,
         rules: Rules,
         batch_size: int | None = None,
+        *,
+        rate: float = 1.0,
+        ahead: float = 0.0,
     ) -> None:
         self._timeline = timeline
         self._server = server
@@ -77,7 +84,8 @@ class SimulatedController:
         )
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self.clock = VirtualClock(timeline)
+        self.machine_clock = VirtualClock(timeline, rate=rate, ahead=ahead)
+        self.clock = ServerClock(self.machine_clock)
         batching = AdaptiveBatching() if batch_size is None else AdaptiveBatching(batch_size)
         self._executor = Executor(self.port, self.cache, self.queue, self.clock, rules, batching)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
@@ -85,6 +93,7 @@ class SimulatedController:
         self.is_leader = False
         self.has_changes = False
         """Whether the queue may have changed since `start_passes`."""
+        self._date_recorded_at = timeline.now
         self._is_relist_planned = False
         self._silent_until = dict.fromkeys((Framework, ConfigMapView, PodView), timeline.now)
         self.passes = 0
@@ -98,9 +107,27 @@ class SimulatedController:
             running.close()
         self._passes.clear()
 
+    def step_clock(self, seconds: float) -> None:
+        """Set the machine's clock. The next renewal of the Lease shows the server's time."""
+        self.machine_clock.step(seconds)
+        self._date_recorded_at = self._timeline.now
+        self._timeline.after(self._random.uniform(0, LEASE_RENEWAL_SEC), self._record_date)
+
+    def _record_date(self, seconds: float = 0.0) -> None:
+        """Read the `Date` header of an answer that arrives `seconds` after its request was sent."""
+        if not self._server.clock_tolerance:
+            return
+        self._date_recorded_at = self._timeline.now
+        before = self.clock.now()
+        self.clock.record_date(format_datetime(self._server.now, usegmt=True), seconds)
+        if self.clock.now() != before:
+            self._server.occurred.add(Occurrence.CLOCK_CORRECTED)
+
     def start_passes(self) -> None:
         """Start the passes that are due."""
         self.has_changes = False
+        if self._timeline.now >= self._date_recorded_at + timedelta(seconds=LEASE_RENEWAL_SEC):
+            self._record_date()
         while (key := self.queue.take(self.clock.monotonic())) is not None:
             self.passes += 1
             running = self._executor.run_pass(key)
@@ -121,6 +148,7 @@ class SimulatedController:
         if not lists:
             then()
             return
+        self._record_date()
         objects, replace = lists[0]
         listed, version = tuple(objects.values()), self._server.resource_version
         self._later(lambda: self._enqueue(replace(listed, version)))
@@ -193,6 +221,7 @@ class SimulatedController:
     def _send(self, key: FrameworkKey, requests: Requests) -> None:
         """Send requests with random latencies, and resume the pass after the last answer."""
         answers: list[Any] = [None] * len(requests.effects)
+        sent_at = self.clock.monotonic()
         missing = [len(requests.effects)]
 
         def arrive(number: int, effect: Callable[[], Any]) -> None:
@@ -202,6 +231,7 @@ class SimulatedController:
             self._timeline.after(self._latency(), lambda: collect(number, answer))
 
         def collect(number: int, answer: Any) -> None:
+            self._record_date(self.clock.monotonic() - sent_at)
             answers[number] = answer
             missing[0] -= 1
             if not missing[0]:
@@ -238,7 +268,7 @@ class SimulatedController:
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return
-        now = self._timeline.now
+        now = self.clock.now()
         observed = self.cache.observe(key_of(framework), now, self.clock.monotonic())
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
         second = decide(stored, observed, now, self._rules)

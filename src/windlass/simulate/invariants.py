@@ -243,7 +243,7 @@ class RequestInvariants:
         is_overdue = (
             began is not None
             and timeout is not None
-            and self._server.now >= began + timedelta(seconds=timeout)
+            and self._server.now >= began + timedelta(seconds=timeout) - self._server.clock_tolerance
         )
         require(
             is_overdue,
@@ -272,8 +272,8 @@ class RequestInvariants:
             return
         ttl = current.spec.ttl_seconds_after_finished
         ended = current.status.completion_time
-        is_expired = ended is not None and self._server.now >= ended + timedelta(
-            seconds=RETAIN_SEC if ttl is None else ttl
+        is_expired = ended is not None and self._server.now + self._server.clock_tolerance >= (
+            ended + timedelta(seconds=RETAIN_SEC if ttl is None else ttl)
         )
         require(is_expired, f"{framework.name} is deleted before its TTL has expired")
 

@@ -1,6 +1,7 @@
 """`python -m windlass.simulate.play --seeds 2000`: simulate many scenarios and report violated invariants."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -86,7 +87,7 @@ def _play_all(seeds: range, jobs: int, progress: Progress) -> int:
     broken = [failure for outcome in stored.values() for failure in outcome.failures]
     if stored:
         print(f"{sum(map(len, stored))} of {len(seeds)} scenarios were simulated by an earlier run")
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_disable_logs) as pool:
         running = {pool.submit(failures_in, chunk): chunk for chunk in chunks if chunk not in stored}
         for done in as_completed(running):
             progress.record(running[done], done.result())
@@ -189,5 +190,11 @@ def _simpler_specs(spec: FrameworkSpec) -> Iterator[FrameworkSpec]:
             yield replace(spec, **{field: getattr(plain, field)})
 
 
+def _disable_logs() -> None:
+    """Disable the controller's warnings about the faults."""
+    logging.disable(logging.WARNING)
+
+
 if __name__ == "__main__":
+    _disable_logs()
     sys.exit(main())

@@ -46,6 +46,9 @@ class Faults(msgspec.Struct, frozen=True):
     """A container fails."""
     linger: float = 0.0
     """A deleted pod whose containers have ended exists for a while, in a terminal phase."""
+    clock_drift: float = 0.0
+    """Maximum fraction by which the clock of a controller runs too fast or too slow. If it is not 0, the clock may also
+    be wrong by an hour."""
     duration: float = 20.0
     """Maximum run time of a container."""
 
@@ -79,11 +82,13 @@ class EventType(StrEnum):
     ADD_FINALIZER = "add a finalizer"
     REVOKE_PERMISSION = "revoke a permission of the controller"
     DELETE_NAMESPACE = "delete and create the namespace"
+    STEP_CLOCK = "step the clock of a controller"
 
 
 class Occurrence(StrEnum):
     """Rare situations in a run. A test requires that the drawn scenarios lead to each of them."""
 
+    CLOCK_CORRECTED = "the clock of a controller was wrong and followed the API server"
     CONTAINER_RESTARTED = "a container was restarted (restartPolicy Always)"
     FINALIZER_DELAYED_REMOVAL = "a finalizer delayed the removal of an object"
     FORCED_DELETION = "a pod was deleted by force"
@@ -127,6 +132,10 @@ class Scenario(msgspec.Struct, frozen=True):
     """Roles whose containers never end by themselves, e.g. parameter servers."""
     faults_end: float = 0.0
     """Seconds after which there are no faults, so that every Framework must settle."""
+
+    @property
+    def has_wrong_clocks(self) -> bool:
+        return self.faults.clock_drift > 0 or any(event.type is EventType.STEP_CLOCK for event in self.events)
 
     def describe(self) -> str:
         """Return a readable summary, without pod templates."""
@@ -322,6 +331,7 @@ def _faults(random: Random) -> Faults:
         watch_repeat=sometimes(0.3),
         task_failure=sometimes(0.5),
         linger=sometimes(0.5),
+        clock_drift=random.choice((0.0, 0.0, 1e-4, 1e-2)),
         duration=random.choice((1.0, 20.0, 100.0)),
     )
 

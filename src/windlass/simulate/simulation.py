@@ -28,6 +28,8 @@ from windlass.simulate.virtual_time import Timeline
 TAKEOVER_SEC = MAX_REQUEST_SEC * 2
 MAX_SETTLING_TIME = timedelta(hours=3)
 """Virtual time after the last event within which every Framework must settle."""
+CLOCK_TOLERANCE = timedelta(seconds=10)
+"""A controller follows the server's time within about five seconds, and two controllers may compare their times."""
 STEPS_PER_CHECK = 20_000
 MAX_PASSES_PER_FRAMEWORK = 5_000
 
@@ -39,6 +41,8 @@ class Simulation:
         self._rules = rules
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
+        if scenario.has_wrong_clocks:
+            self.server.clock_tolerance = CLOCK_TOLERANCE
         self._batch_size: int | None = None
         if scenario.faults is not QUIET and scenario.seed % 3 == 1:
             self.server.max_pods_per_delete = 1 + scenario.seed % 2
@@ -114,7 +118,7 @@ class Simulation:
                 due = controller.queue.next_time()
                 if due is not None and (self._next_tick is None or due < self._next_tick):
                     self._next_tick = due
-                    self.timeline.at(controller.clock.time_of(due), self._tick)
+                    self.timeline.at(controller.machine_clock.time_of(due), self._tick)
 
     def _tick(self) -> None:
         self._next_tick = None
@@ -151,6 +155,9 @@ class Simulation:
         return True
 
     def _new_controller(self) -> SimulatedController:
+        drift = self.scenario.faults.clock_drift
+        rate = 1.0 + self._random.uniform(-drift, drift) if drift else 1.0
+        ahead = self._random.choice((0.0, 5.0, -5.0, 3600.0, -3600.0)) if drift else 0.0
         return SimulatedController(
             self.timeline,
             self.server,
@@ -160,6 +167,8 @@ class Simulation:
             self._request_invariants,
             self._rules,
             batch_size=self._batch_size,
+            rate=rate,
+            ahead=ahead,
         )
 
     def _elect(self, number: int) -> None:
@@ -199,20 +208,10 @@ class Simulation:
 
     def _apply(self, event: Event) -> None:
         match event.type:
-            case EventType.CRASH:
-                self._crash()
-            case EventType.CHANGE_LEADER:
-                self._change_leader()
             case EventType.LOSE_NODE:
                 # Sometimes the node returns long after the faults have ended.
                 seconds = event.lasts * (10 if event.number % 3 == 0 else 1)
                 self.kubelets.lose_node(event.number, seconds)
-            case EventType.STALL:
-                for controller in self.controllers:
-                    controller.stall(event.number, event.lasts)
-            case EventType.RELIST:
-                for controller in self.controllers:
-                    controller.relist()
             case EventType.REVOKE_PERMISSION:
                 self._revoke_permission(event)
             case EventType.DELETE_NAMESPACE:
@@ -220,6 +219,24 @@ class Simulation:
                 self._submit_again(event)
             case EventType.RECREATE:
                 self._recreate(event)
+            case _:
+                self._apply_to_controllers(event)
+
+    def _apply_to_controllers(self, event: Event) -> None:
+        match event.type:
+            case EventType.CRASH:
+                self._crash()
+            case EventType.CHANGE_LEADER:
+                self._change_leader()
+            case EventType.STALL:
+                for controller in self.controllers:
+                    controller.stall(event.number, event.lasts)
+            case EventType.RELIST:
+                for controller in self.controllers:
+                    controller.relist()
+            case EventType.STEP_CLOCK:
+                for controller in self.controllers:
+                    controller.step_clock(event.lasts * 60 * (1 if event.number % 2 else -1))
             case _:
                 framework = self._framework(event)
                 if framework is not None:

@@ -63,10 +63,10 @@ class StatusInvariants:
         if has_just_ended:
             self._check_completion(framework, new)
         if new.state in (State.ATTEMPT_PREPARING, State.ATTEMPT_RUNNING):
-            _check_matches_spec(framework, new, self._server.now)
+            _check_matches_spec(framework, new, self._server.now - self._server.clock_tolerance)
         if old is None or old.state is not State.COMPLETED:
             _check_no_retry_left(framework, old, new)
-        _check_delay(framework, old, new, self._server.now)
+        _check_delay(framework, old, new, self._server.now + self._server.clock_tolerance)
         if old is not None and old.attempt_status.id != new.attempt_status.id:
             self._record_retry(framework.spec.retry_policy, old.attempt_status.completion_status)
 
@@ -156,7 +156,8 @@ class StatusInvariants:
                 require(spec.suspend, f"{framework.name}: -130 without suspend")
             case CompletionCode.ACTIVE_DEADLINE_EXCEEDED:
                 due = _active_deadline(framework, new)
-                require(due is not None and self._server.now >= due, f"{framework.name}: -250 too early")
+                now = self._server.now + self._server.clock_tolerance
+                require(due is not None and now >= due, f"{framework.name}: -250 too early")
             case _ if (
                 completion.trigger is not None and completion.code != CompletionCode.PENDING_DEADLINE_EXCEEDED
             ):

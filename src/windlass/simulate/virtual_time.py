@@ -6,22 +6,30 @@ from datetime import datetime, timedelta
 
 
 class VirtualClock:
-    """The wall clock and the monotonic clock of the controller, driven by a timeline."""
+    """The wall clock and the monotonic clock of a machine, driven by a timeline. It may be wrong and may drift."""
 
-    def __init__(self, timeline: "Timeline") -> None:
+    def __init__(self, timeline: "Timeline", *, rate: float = 1.0, ahead: float = 0.0) -> None:
         self._timeline = timeline
         self._start = timeline.now
+        self._rate = rate
+        self._ahead = timedelta(seconds=ahead)
 
     def now(self) -> datetime:
-        return self._timeline.now
+        if self._rate == 1.0:
+            return self._timeline.now + self._ahead
+        return self._start + timedelta(seconds=self.monotonic()) + self._ahead
 
     def monotonic(self) -> float:
-        return (self._timeline.now - self._start).total_seconds()
+        return (self._timeline.now - self._start).total_seconds() * self._rate
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock. The monotonic clock does not change."""
+        self._ahead += timedelta(seconds=seconds)
 
     def time_of(self, monotonic: float) -> datetime:
-        """Convert a monotonic time to a datetime; now if the time has passed."""
+        """Convert a monotonic time to a time of the timeline; now if the time has passed."""
         # One microsecond more, because the float may be rounded down.
-        seconds = max(monotonic - self.monotonic(), 0)
+        seconds = max(monotonic - self.monotonic(), 0) / self._rate
         return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
 
 

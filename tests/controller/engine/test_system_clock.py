@@ -13,16 +13,21 @@ HOUR = 3600.0
 
 
 class Machine:
-    """A machine with a manual clock."""
+    """A machine with manual clocks."""
 
-    def __init__(self) -> None:
-        self.time = NOON
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.time = NOON + timedelta(seconds=ahead)
+        self.seconds = 42.0
 
     def now(self) -> datetime:
         return self.time
 
     def monotonic(self) -> float:
-        return 42.0
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+        self.seconds += seconds
 
 
 def written(seconds: float) -> str:
@@ -64,21 +69,33 @@ def test_offset_is_stable() -> None:
     clock.record_date(written(HOUR), 0)
     known = clock.now() - machine.now()
     for seconds in range(1, 60):
-        machine.time = NOON + timedelta(seconds=seconds / 7)
-        clock.record_date(written(HOUR + seconds / 7), 0.5)
+        machine.advance(1 / 8)
+        clock.record_date(written(HOUR + seconds / 8), 0.5)
         assert clock.now() - machine.now() == known
 
 
 def test_corrected_clock_is_used_again(caplog: pytest.LogCaptureFixture) -> None:
-    machine = Machine()
+    machine = Machine(ahead=HOUR)
     clock = ServerClock(machine)
-    machine.time = NOON + timedelta(hours=1)
     clock.record_date(written(0), 0)
     assert clock.now() - NOON < timedelta(seconds=2)
     machine.time = NOON + timedelta(seconds=5)
+    machine.seconds += 5
     clock.record_date(written(5), 0)
     assert clock.now() == machine.time
     assert re.search(r"off by \+(3599|3600) s", caplog.text)
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_machine_clock_that_is_set_between_two_answers_has_no_effect(seconds: float) -> None:
+    machine = Machine()
+    clock = ServerClock(machine)
+    clock.record_date(written(0), 0)
+    machine.advance(1)
+    machine.time += timedelta(seconds=seconds)
+    assert clock.now() == NOON + timedelta(seconds=1)
+    clock.record_date(written(1), 0)
+    assert clock.now() == NOON + timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(

@@ -520,5 +520,5 @@ def test_metrics_of_a_complete_run() -> None:
 
 
 def test_run_with_failures_counts_retries() -> None:
-    found = played(Faults(task_failure=0.5), RetryPolicySpec(max_retry_count=-1))
+    found = played(Faults(task_failure=0.9), RetryPolicySpec(max_retry_count=-1))
     assert found['windlass_retries_total{class="unknown",level="task"}'] > 0

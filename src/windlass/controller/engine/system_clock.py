@@ -33,16 +33,21 @@ class ServerClock:
 
     Timestamps in objects come from the server, e.g. when a Framework was created or the deletion of a pod began. With
     a clock that is wrong by an hour, all deadlines would expire at once, or an hour too late. While the clocks agree
-    within a tolerance, the machine's clock is used because it is finer than a second.
+    within a tolerance, the machine's clock is used because it is finer than a second. Between two answers, the time
+    advances with the monotonic clock: a machine's clock that is set meanwhile has no effect.
     """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
-        self._ahead = timedelta()
-        """How far the server's clock is ahead of the machine's."""
+        self._is_machine_right = True
+        self._set(machine.now())
+
+    def _set(self, now: datetime) -> None:
+        self._known_time = now
+        self._known_at = self._machine.monotonic()
 
     def now(self) -> datetime:
-        return self._machine.now() + self._ahead
+        return self._known_time + timedelta(seconds=self._machine.monotonic() - self._known_at)
 
     def monotonic(self) -> float:
         return self._machine.monotonic()
@@ -55,21 +60,21 @@ class ServerClock:
             return
         if server_time.tzinfo is None:
             return
-        arrived = self._machine.now()
-        lowest, highest = (
-            server_time - arrived,
-            server_time + _SECOND - (arrived - timedelta(seconds=seconds)),
+        earliest, latest = server_time, server_time + _SECOND + timedelta(seconds=seconds)
+        machine_time = self._machine.now()
+        was_machine_right, self._is_machine_right = (
+            self._is_machine_right,
+            _is_between(machine_time, earliest, latest),
         )
-        if _is_between(self._ahead, lowest, highest):
-            return
-        agrees = _is_between(timedelta(), lowest, highest)
-        self._ahead = timedelta() if agrees else (lowest + highest) / 2
-        if agrees:
+        is_right = _is_between(self.now(), earliest, latest)
+        if self._is_machine_right and not (was_machine_right and is_right):
+            self._set(machine_time)
             log.info("the clock of this machine agrees with the API server again")
-        else:
-            seconds_off = -round(self._ahead.total_seconds())
+        elif not is_right:
+            self._set(earliest + (latest - earliest) / 2)
+            seconds_off = round((machine_time - self.now()).total_seconds())
             log.warning("the clock of this machine is off by %+d s: using the API server's time", seconds_off)
 
 
-def _is_between(difference: timedelta, lowest: timedelta, highest: timedelta) -> bool:
-    return lowest - TOLERANCE <= difference <= highest + TOLERANCE
+def _is_between(time_: datetime, earliest: datetime, latest: datetime) -> bool:
+    return earliest - TOLERANCE <= time_ <= latest + TOLERANCE
