@@ -150,7 +150,7 @@ class Role(Sparse, frozen=True, kw_only=True):
     tolerations: tuple[Json, ...] = ()
     """Tolerations, added to the job's."""
     retry: Count | None = None
-    """Number of restarts of a single task of this role. Default: the job's."""
+    """Number of restarts of a single task of this role. Default: `retry.task` of the job."""
     completion: CompletionPolicySpec | None = None
     """Numbers of failed or succeeded tasks of this role that end the job; 0 and -1 disable the rule. Default: depends
     on the runtime."""

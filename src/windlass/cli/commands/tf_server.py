@@ -12,7 +12,7 @@ from windlass.discovery import tf_server as program
 def tf_server() -> None:
     """Run a TensorFlow server that only executes the operations of a notebook or another client.
 
-    The server reads TF_CONFIG, CLUSTER_CONFIG, or PS_HOSTS and WORKER_HOSTS with JOB_NAME and TASK_INDEX. It runs until
-    it receives a signal.
+    The server reads TF_CONFIG. If that is not set, it reads JOB_NAME, TASK_INDEX, and the addresses in CLUSTER_CONFIG
+    or in PS_HOSTS and WORKER_HOSTS. It runs until it receives a signal.
     """
     os.execv(sys.executable, [sys.executable, "-c", program.PROGRAM])  # noqa: S606
