@@ -80,7 +80,7 @@ def test_zero_and_minus_one_disable_a_rule(off: int, exit_code: int) -> None:
     ended = world.status.attempt_status.completion_status
     assert world.state is State.COMPLETED
     assert ended is not None
-    assert (ended.code, ended.phrase, ended.type.name, ended.trigger) == (0, "Succeeded", "Succeeded", None)
+    assert (ended.code, ended.phrase, ended.type.name) == (0, "Succeeded", "Succeeded")
 
 
 @pytest.mark.parametrize("seen", ["apart", "at once"])
@@ -98,6 +98,37 @@ def test_all_tasks_completed_without_a_rule_is_success(seen: str) -> None:
         world.settle()
     assert (world.state, world.code) == (State.COMPLETED, 0)
     assert [world.task_code("worker", 0), world.task_code("ps"), world.task_code("worker", 1)] == [1, 137, 2]
+
+
+@pytest.mark.parametrize(
+    ("ends", "last"),
+    [
+        ((("worker", 1, 0), ("ps", 0, 3), ("worker", 0, 0)), ("worker", 0)),
+        ((("worker", 0, 0), ("worker", 1, 0), ("ps", 0, 3)), ("ps", 0)),
+    ],
+)
+def test_last_task_is_the_trigger_if_no_rule_was_met(ends: tuple[End, ...], last: tuple[str, int]) -> None:
+    """Statement 32: the reference evaluates the rules for each task that completes."""
+    world = World(framework("job", role("ps", 1, min_failed=-1), role("worker", 2, min_failed=-1)))
+    world.start()
+    end_apart(world, *ends)
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert ended.trigger is not None
+    assert (ended.code, ended.trigger.message) == (0, "2 of 3 tasks succeeded, 1 failed")
+    assert (ended.trigger.task_role_name, ended.trigger.task_index) == last
+
+
+def test_last_task_of_the_spec_is_the_trigger_of_tasks_seen_at_once() -> None:
+    """Statements 30 and 32: of tasks that one pass finds completed, the last in the spec."""
+    world = World(framework("job", role("worker", 2, min_failed=-1), role("ps", 1, min_failed=-1)))
+    world.start()
+    end(world, ("ps", 0, 0), ("worker", 1, 0), ("worker", 0, 0))
+    world.settle()
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert ended.trigger is not None
+    assert (ended.trigger.task_role_name, ended.trigger.task_index) == ("ps", 0)
 
 
 def test_retried_failure_does_not_count() -> None:

@@ -97,10 +97,25 @@ def evaluate(
     if tasks > 0 and are_all_present and are_all_completed:
         failed = sum(len(counts.failed) for counts in role_counts)
         failures = f", {failed} failed" if failed else ""
-        return framework_completion(
-            CompletionCode.SUCCEEDED, f"{tasks - failed} of {tasks} tasks succeeded{failures}"
-        )
+        results = f"{tasks - failed} of {tasks} tasks succeeded{failures}"
+        role_name, task_index = _last_task(spec, role_counts, pods)
+        trigger = CompletionTrigger(message=results, task_role_name=role_name, task_index=task_index)
+        return framework_completion(CompletionCode.SUCCEEDED, results, trigger)
     return None
+
+
+def _last_task(
+    spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...], pods: Mapping[str, PodView]
+) -> tuple[str, int]:
+    """Return the role and index of the task that completed last."""
+    positions = {role.name: position for position, role in enumerate(spec.task_roles)}
+    ordered = (
+        (_completion_order(task, positions.get(counts.role, len(positions)), pods), counts.role)
+        for counts in role_counts
+        for task in (*counts.succeeded, *counts.failed)
+    )
+    order, role_name = max(ordered)
+    return role_name, order.task_index
 
 
 def _met_policies(

@@ -150,7 +150,8 @@ class TaskAttemptCompletionStatus(Sparse, frozen=True):
 
 
 class CompletionTrigger(Dense, frozen=True):
-    """The task whose completion met a completion policy. The message describes the policy."""
+    """The task whose completion met a completion policy, or the last task if none was met. The message describes the
+    policy or the results."""
 
     message: str
     task_role_name: str

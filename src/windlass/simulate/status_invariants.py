@@ -163,9 +163,7 @@ class StatusInvariants:
             ):
                 _check_trigger(framework, new, completion.trigger)
             case CompletionCode.SUCCEEDED:
-                wanted = sum(role.task_number for role in spec.task_roles)
-                done = sum(sum(counts) for counts in _counts(new).values())
-                require(done >= wanted, f"{framework.name} succeeded with {done} of {wanted} tasks completed")
+                require(False, f"{framework.name} succeeded without a trigger")
 
 
 def _was_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
@@ -229,11 +227,29 @@ def _check_trigger(framework: Framework, new: FrameworkStatus, trigger: Completi
                 met.setdefault(time, set()).update(
                     (role.name, task.index) for task in ended if _completion_time(task) == time
                 )
-    first = met[min(met)] if met else set()
+    first = met[min(met)] if met else _last_tasks(framework, new)
     require(
         (trigger.task_role_name, trigger.task_index) in first,
         f"{framework.name}: {trigger} did not meet the first rule, but one of {sorted(first)}",
     )
+
+
+def _last_tasks(framework: Framework, new: FrameworkStatus) -> set[tuple[str, int]]:
+    """Return the tasks that completed last, one of which is the trigger if no rule was met (statement 32). Require that
+    all tasks have completed."""
+    completion = new.attempt_status.completion_status
+    is_success = completion is not None and completion.code == CompletionCode.SUCCEEDED
+    wanted = sum(role.task_number for role in framework.spec.task_roles)
+    ended = {
+        (role.name, task.index): _completion_time(task)
+        for role in new.attempt_status.roles
+        for is_failed in (True, False)
+        for task in _ended_tasks(role, is_failed=is_failed)
+    }
+    is_complete = is_success and len(ended) >= wanted
+    require(is_complete, f"{framework.name}: {completion} with {len(ended)} of {wanted} tasks completed")
+    last = max(ended.values())
+    return {task for task, time in ended.items() if time == last}
 
 
 def _completion_time(task: TaskStatus) -> datetime:

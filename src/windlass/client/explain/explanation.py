@@ -102,7 +102,7 @@ def _outcome(framework: Framework) -> Outcome | None:
         phrase=ended.phrase,
         failure_class=failures.class_of(ended.type) if ended.type.is_failed else "",
         because=f"{trigger.message} (by {trigger.task_role_name}-{trigger.task_index})"
-        if trigger is not None
+        if trigger is not None and trigger.message != ended.diagnostics
         else ended.diagnostics,
     )
 

@@ -113,8 +113,11 @@ def class_of(completion_type: CompletionType) -> str:
 def cause(completion: FrameworkAttemptCompletionStatus) -> str:
     """Return what completed the job."""
     trigger = completion.trigger
-    are_diagnostics_complete = completion.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
-    if trigger is None or are_diagnostics_complete:
+    if trigger is None:
+        return completion.diagnostics
+    is_deadline = completion.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
+    are_all_completed = trigger.message == completion.diagnostics
+    if is_deadline or are_all_completed:
         return completion.diagnostics
     return f"{trigger.task_role_name}-{trigger.task_index}: {trigger.message}"
 
