@@ -1,5 +1,7 @@
 """Deletion of pods, ConfigMaps and attempts (statements 41 and 42, with two requests)."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from builders import at, role
@@ -102,6 +104,82 @@ def test_new_timeout_applies_to_terminating_pods(running_world: NewWorld) -> Non
     assert [(action.name, action.force) for action in decision.actions if isinstance(action, DeletePod)] == [
         ("job-worker-1", True)
     ]
+
+
+def forced(actions: "tuple[Action, ...] | list[Action]") -> list[str]:
+    return [action.name for action in actions if isinstance(action, DeletePod) and action.force]
+
+
+def _finish(world: ObjectWorld) -> None:
+    world.end(0, 1)
+
+
+def _stop(world: ObjectWorld) -> None:
+    world.edit(execution_type=ExecutionType.STOP)
+
+
+def _lose_config_map(world: ObjectWorld) -> None:
+    world.begin_config_map_deletion()
+
+
+def _delete(world: ObjectWorld) -> None:
+    world.delete_framework()
+
+
+@pytest.mark.parametrize("completed_pods", CompletedPods)
+@pytest.mark.parametrize("end", [_finish, _stop, _lose_config_map, _delete])
+def test_new_timeout_applies_while_the_attempt_ends(
+    running_world: NewWorld, end: Callable[[ObjectWorld], None], completed_pods: CompletedPods
+) -> None:
+    """Statement 39: the timeout is how a user gives up a pod on a lost node."""
+    world = running_world(role(tasks=2), completed_pods=completed_pods)
+    end(world)
+    world.settle()
+    if not world.pod(1).is_deleting:
+        world.begin_deletion("job-worker-1")
+    world.wait(50)
+    assert forced(world.settle()) == []
+    world.edit(role(tasks=2, graceful_timeout=60))
+    assert forced(world.settle()) == []
+    assert world.role().pod_graceful_deletion_timeout_sec == 60
+    assert world.decide().wake_at == at(60)
+    world.edit(role(tasks=2, graceful_timeout=20))
+    decision = world.step()
+    assert world.role().pod_graceful_deletion_timeout_sec == 20
+    assert "job-worker-1" in forced(decision.actions)
+
+
+def test_removed_role_keeps_its_last_timeout_while_the_attempt_ends(running_world: NewWorld) -> None:
+    """Statement 39: the spec no longer has a timeout for its pods."""
+    world = running_world(role(tasks=1, graceful_timeout=10), role("ps", 1, graceful_timeout=20))
+    world.end(0, 1)
+    world.settle()
+    world.edit(role(tasks=1, graceful_timeout=10))
+    world.settle()
+    assert world.role("ps").pod_graceful_deletion_timeout_sec == 20
+    world.wait(20)
+    assert "job-ps-0" in forced(world.settle())
+
+
+def test_timeout_is_copied_before_the_attempt_starts(new_world: NewWorld) -> None:
+    world = new_world(role(tasks=1), execution_type=ExecutionType.CREATE)
+    world.settle()
+    world.edit(role(tasks=1, graceful_timeout=5))
+    world.settle()
+    assert (world.state(), world.role().pod_graceful_deletion_timeout_sec) == (
+        State.ATTEMPT_CREATION_PENDING,
+        5,
+    )
+
+
+def test_status_of_a_completed_framework_keeps_its_timeout(running_world: NewWorld) -> None:
+    """Statement 39: "until the Framework is Completed"."""
+    world = running_world(role(tasks=1))
+    world.end(0, 0)
+    world.finish()
+    world.edit(role(tasks=1, graceful_timeout=5))
+    world.settle()
+    assert (world.state(), world.role().pod_graceful_deletion_timeout_sec) == (State.COMPLETED, None)
 
 
 def test_wake_at_is_the_earliest_timeout(running_world: NewWorld) -> None:

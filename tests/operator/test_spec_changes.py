@@ -106,6 +106,18 @@ def test_stuck_pod_is_deleted_by_force(place: Place) -> None:
     assert not place.pods("job")
 
 
+def test_timeout_that_is_set_while_the_attempt_ends_releases_a_stuck_pod(place: Place) -> None:
+    """Statement 39: the user gives up the pod of a lost node."""
+    life = {**FOREVER, "hollow.windlass.dev/stops-after": "never"}
+    place.submit(framework("job", role(life=life)))
+    place.wait_for_running("job", 1)
+    place.change("job", {"executionType": "Stop"})
+    place.wait("job", lambda body: tasks_of(body)[0]["state"] == "AttemptDeleting", "its pod to be terminating")
+    place.change("job", {"taskRoles": [role(life=life, graceful_timeout=0)]})
+    place.wait_for_completed("job")
+    assert not place.pods("job")
+
+
 def test_expired_job_is_deleted(place: Place) -> None:
     place.submit(framework("job", role(life=SUCCEEDS), ttlSecondsAfterFinished=0, completedPods="Keep"))
     place.wait_until_gone("job")

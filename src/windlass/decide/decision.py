@@ -10,6 +10,7 @@ from windlass.decide import (
     conditions,
     deletion,
     initial_status,
+    rescale,
     write_coalescing,
 )
 from windlass.decide.builder import DecisionBuilder
@@ -56,6 +57,9 @@ def decide(
     builder = DecisionBuilder(framework, status, observed, now, rules)
     if unstored is not None and write_coalescing.is_resumable(framework, unstored.status):
         builder.resume_from(unstored)
+    is_settled = builder.status.state is State.COMPLETED and not framework.is_deleting
+    if not is_settled:
+        builder.set_roles(rescale.copy_timeouts(builder.spec, builder.status.attempt_status.roles))
     if framework.is_deleting:
         attempt.while_framework_is_deleted(builder)
     else:

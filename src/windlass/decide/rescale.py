@@ -1,7 +1,8 @@
 """Adapts roles and tasks to the spec (statements 36 to 39).
 
 `resize_roles` is called before the tasks are updated, `drop_deleted_tasks` afterwards: a task to remove has to end
-before it is dropped. A task marked for deletion stays marked even if its role is scaled up again, because users may
+before it is dropped. `copy_timeouts` is called in every state but Completed, because users shorten a timeout to give up
+the pods of a lost node, also while the attempt ends. A task marked for deletion stays marked even if its role is scaled up again, because users may
 have seen the mark.
 """
 
@@ -13,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from windlass.decide import initial_status
-from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.framework import Framework, FrameworkSpec, TaskRoleSpec
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 T = TypeVar("T")
@@ -40,11 +41,7 @@ def resize_roles(
 
 def _matches_spec(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
     """Return whether the role matches its spec. The tasks are not read, only counted."""
-    return (
-        spec.name == role.name
-        and spec.task_number == len(role.task_statuses)
-        and spec.task.pod_graceful_deletion_timeout_sec == role.pod_graceful_deletion_timeout_sec
-    )
+    return spec.name == role.name and spec.task_number == len(role.task_statuses)
 
 
 def _rescale_role(
@@ -52,9 +49,6 @@ def _rescale_role(
 ) -> TaskRoleStatus:
     size = 0 if spec is None else spec.task_number
     tasks = role.task_statuses
-    timeout = role.pod_graceful_deletion_timeout_sec
-    if spec is not None:
-        timeout = spec.task.pod_graceful_deletion_timeout_sec
     if len(tasks) > size and any(not task.deletion_pending for task in tasks[size:]):
         marked = (
             task if task.deletion_pending else msgspec.structs.replace(task, deletion_pending=True)
@@ -67,9 +61,23 @@ def _rescale_role(
             for index in range(len(tasks), size)
         )
         tasks = (*tasks, *added)
-    if tasks is role.task_statuses and timeout == role.pod_graceful_deletion_timeout_sec:
+    if tasks is role.task_statuses:
         return role
-    return msgspec.structs.replace(role, task_statuses=tasks, pod_graceful_deletion_timeout_sec=timeout)
+    return msgspec.structs.replace(role, task_statuses=tasks)
+
+
+def copy_timeouts(spec: FrameworkSpec, roles: tuple[TaskRoleStatus, ...]) -> tuple[TaskRoleStatus, ...]:
+    """Return the roles with the podGracefulDeletionTimeoutSec of the spec. A role that the spec no longer has keeps
+    its last timeout."""
+    timeouts = {role.name: role.task.pod_graceful_deletion_timeout_sec for role in spec.task_roles}
+    updated = []
+    for role in roles:
+        timeout = timeouts.get(role.name, role.pod_graceful_deletion_timeout_sec)
+        is_unchanged = timeout == role.pod_graceful_deletion_timeout_sec
+        updated.append(
+            role if is_unchanged else msgspec.structs.replace(role, pod_graceful_deletion_timeout_sec=timeout)
+        )
+    return same_if_unchanged(updated, roles)
 
 
 def drop_deleted_tasks(

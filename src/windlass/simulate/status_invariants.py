@@ -298,6 +298,17 @@ def _check_matches_spec(framework: Framework, new: FrameworkStatus, now: datetim
             )
 
 
+def _check_timeouts(framework: Framework, new: FrameworkStatus) -> None:
+    """Require that the roles have the timeouts of the spec (statement 39 of docs/behaviours.md)."""
+    for role in new.attempt_status.roles:
+        spec = framework.spec.role(role.name)
+        require(
+            spec is None
+            or role.pod_graceful_deletion_timeout_sec == spec.task.pod_graceful_deletion_timeout_sec,
+            f"{framework.name}: {role.name} has the timeout {role.pod_graceful_deletion_timeout_sec}",
+        )
+
+
 def _check_no_retry_left(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
     """Require that the Framework, and each task of an active attempt, is only complete when no retry is left
     (statements 24 to 26)."""
