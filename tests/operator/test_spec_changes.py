@@ -112,7 +112,9 @@ def test_timeout_that_is_set_while_the_attempt_ends_releases_a_stuck_pod(place: 
     place.submit(framework("job", role(life=life)))
     place.wait_for_running("job", 1)
     place.change("job", {"executionType": "Stop"})
-    place.wait("job", lambda body: tasks_of(body)[0]["state"] == "AttemptDeleting", "its pod to be terminating")
+    place.wait(
+        "job", lambda body: tasks_of(body)[0]["state"] == "AttemptDeleting", "its pod to be terminating"
+    )
     place.change("job", {"taskRoles": [role(life=life, graceful_timeout=0)]})
     place.wait_for_completed("job")
     assert not place.pods("job")

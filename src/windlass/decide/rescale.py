@@ -2,8 +2,8 @@
 
 `resize_roles` is called before the tasks are updated, `drop_deleted_tasks` afterwards: a task to remove has to end
 before it is dropped. `copy_timeouts` is called in every state but Completed, because users shorten a timeout to give up
-the pods of a lost node, also while the attempt ends. A task marked for deletion stays marked even if its role is scaled up again, because users may
-have seen the mark.
+the pods of a lost node, also while the attempt ends. A task marked for deletion stays marked even if its role is scaled
+up again, because users may have seen the mark.
 """
 
 import operator
