@@ -187,7 +187,7 @@ def test_unknown_task_is_reported(cluster: Cluster) -> None:
         "known/chief-0": "known has no task chief-0; its tasks are ps-0, worker-0..1",
         "known/empty-0": "known has no task empty-0",
         "missing/worker-0": 'there is no job "missing" in the namespace default',
-        "a b?c/worker-0": 'there is no job "a b?c" in the namespace default',
+        "a b?c/worker-0": 'there is no job "a b?c" (names consist of lower-case letters, digits and hyphens) in',
     }.items():
         result = cluster.env(task)
         assert (result.exit_code, result.stdout) == (1, "")
