@@ -368,8 +368,10 @@ def test_invalid_expression_is_rejected_when_the_classifier_is_created() -> None
     ("view", "code"),
     [
         pytest.param(pod(ended(3, at=2), ended(4, at=1)), 3, id="the one that finished last"),
-        pytest.param(pod(ended(3), ended(4)), 4, id="ties: the later in order"),
-        pytest.param(pod(ended(4), init=(ended(3),)), 4, id="ties: init containers come first"),
+        pytest.param(pod(ended(3), ended(4)), 3, id="same second: the first in order"),
+        pytest.param(pod(ended(4), ended(5), ended(6, at=-1)), 4, id="same second: the first of the last"),
+        pytest.param(pod(ended(4), init=(ended(3),)), 3, id="same second: init containers come first"),
+        pytest.param(pod(ended(3, at=None), ended(4, at=None)), 3, id="no known times: the first in order"),
         pytest.param(pod(ended(3), ended(0, at=9), running("c")), 3, id="only those that failed"),
         pytest.param(pod(ended(3), ended(4, at=None)), 3, id="one that finished at no known time"),
         pytest.param(pod(ended(4, at=None)), 4, id="no known time at all"),

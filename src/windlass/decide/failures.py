@@ -196,20 +196,15 @@ def _unmatched(
     pod: PodView, diagnostics: str, pod_status: PodCompletionStatus
 ) -> TaskAttemptCompletionStatus:
     """Return the completion status of a failed pod that no class matches. Its code is the exit code of the failed
-    container that ended last; of two that ended at the same time, the later in order."""
-    last_code, last_end = 0, _LONG_AGO
-    for container in pod.containers:
-        terminated = _terminated_state(container)
-        if terminated is None or terminated.exit_code == 0:
-            continue
-        end = terminated.finished_at or _LONG_AGO
-        if end >= last_end:
-            last_code, last_end = terminated.exit_code, end
-    if last_code == 0:
+    container that ended last; of several that ended in the same second, the first in order."""
+    ends = [end for container in pod.containers if (end := _terminated_state(container)) is not None]
+    failed = [end for end in ends if end.exit_code != 0]
+    if not failed:
         code = CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER
         return completion.task_completion(code, diagnostics, pod_status)
+    last = max(failed, key=lambda end: end.finished_at or _LONG_AGO)
     return TaskAttemptCompletionStatus(
-        last_code, UNRECOGNIZED_PHRASE, completion.FAILED, diagnostics, pod_status
+        last.exit_code, UNRECOGNIZED_PHRASE, completion.FAILED, diagnostics, pod_status
     )
 
 
