@@ -94,7 +94,10 @@ def _container_class(
     code: int, phrase: str, reasons: Sequence[str], message_regex: str, *attributes: CompletionTypeAttribute
 ) -> FailureClass:
     container = ContainerPattern(
-        name_regex=ANY_TEXT, reason_regex=_one_of(reasons), message_regex=message_regex
+        name_regex=ANY_TEXT,
+        reason_regex=_one_of(reasons),
+        message_regex=message_regex,
+        code_range=IntRange(min=1),
     )
     pattern = PodPattern(containers=(container,))
     return FailureClass(code, phrase, CompletionType(attributes=attributes), (pattern,))

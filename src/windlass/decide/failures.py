@@ -52,6 +52,9 @@ NOT_STARTED_CODE = 128
 MAX_CACHED_MATCHES = 1000
 _Match = tuple[FailureClass | None, str]
 """The first class that matched, if any, and the diagnostics."""
+_Container = tuple[str, ContainerCompletionStatus | None]
+"""The name of a container and its completion status; None if it never terminated."""
+_Containers = tuple[_Container, ...]
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -85,15 +88,19 @@ class Classifier:
         self._reads_pod_names = any(
             pattern.name_regex for failure in classes for pattern in failure.pod_patterns
         )
-        self._cache: dict[PodCompletionStatus, _Match] = {}
+        self._cache: dict[tuple[str, str, _Containers], _Match] = {}
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
         """Return the completion status of a task attempt whose pod is Succeeded or Failed."""
-        pod_status = pod_completion(pod)
+        containers = _container_completions(pod)
+        ended = tuple(container for _, container in containers if container is not None)
+        pod_status = PodCompletionStatus(pod.status.reason, pod.status.message, ended)
         if pod.status.phase == PodPhase.SUCCEEDED:
             return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, pod_status)
         failure, diagnostics = (
-            self._search(pod.name, pod_status) if self._reads_pod_names else self._cached_search(pod_status)
+            self._search(pod.name, pod_status, containers)
+            if self._reads_pod_names
+            else self._cached_search(pod_status, containers)
         )
         if failure is None:
             return _unmatched(pod, diagnostics, pod_status)
@@ -101,37 +108,40 @@ class Classifier:
             failure.code, failure.phrase, failure.type, diagnostics, pod_status
         )
 
-    def _cached_search(self, pod_status: PodCompletionStatus) -> _Match:
+    def _cached_search(self, pod_status: PodCompletionStatus, containers: _Containers) -> _Match:
         """Search with a cache: when a gang fails, most of its pods fail alike."""
-        match = self._cache.get(pod_status)
+        key = (pod_status.reason, pod_status.message, containers)
+        match = self._cache.get(key)
         if match is None:
             if len(self._cache) >= MAX_CACHED_MATCHES:
                 self._cache.clear()
-            match = self._cache[pod_status] = self._search("", pod_status)
+            match = self._cache[key] = self._search("", pod_status, containers)
         return match
 
-    def _search(self, pod_name: str, pod_status: PodCompletionStatus) -> _Match:
+    def _search(self, pod_name: str, pod_status: PodCompletionStatus, containers: _Containers) -> _Match:
         for matcher, failure in self._classes:
-            matched = matcher.match(pod_name, pod_status)
+            matched = matcher.match(pod_name, pod_status, containers)
             if matched is not None:
                 return failure, f"PodPattern matched: {_json(matched)}"
         return None, f"PodPattern unmatched: {_json(pod_status)}"
 
 
-def pod_completion(pod: PodView) -> PodCompletionStatus:
-    """Return the completion status of a pod: containers that ended or could not be started, init containers first."""
-    containers = [
-        ContainerCompletionStatus(
-            name=container.name,
-            reason=terminated.reason,
-            message=terminated.message,
-            signal=terminated.signal,
-            code=terminated.exit_code,
-        )
-        for container in pod.containers
-        if (terminated := _terminated_state(container)) is not None
-    ]
-    return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
+def _container_completions(pod: PodView) -> _Containers:
+    """Return all containers, init containers first. Those that could not be started have a completion status too."""
+    return tuple((container.name, _container_completion(container)) for container in pod.containers)
+
+
+def _container_completion(container: ContainerStatus) -> ContainerCompletionStatus | None:
+    terminated = _terminated_state(container)
+    if terminated is None:
+        return None
+    return ContainerCompletionStatus(
+        name=container.name,
+        reason=terminated.reason,
+        message=terminated.message,
+        signal=terminated.signal,
+        code=terminated.exit_code,
+    )
 
 
 def _terminated_state(container: ContainerStatus) -> ContainerTerminated | None:
@@ -237,7 +247,7 @@ class _TextMatcher:
 
 
 class _PodMatcher:
-    """A compiled pod pattern. It reads the completion status of a pod: running containers cannot match."""
+    """A compiled pod pattern."""
 
     __slots__ = ("_containers", "_texts")
 
@@ -245,36 +255,42 @@ class _PodMatcher:
         self._texts = _TextMatcher(pattern)
         self._containers = tuple(_ContainerMatcher(container) for container in pattern.containers)
 
-    def match(self, pod_name: str, pod: PodCompletionStatus) -> MatchedPod | None:
-        if self._containers and not pod.containers:
-            return None
+    def match(self, pod_name: str, pod: PodCompletionStatus, containers: _Containers) -> MatchedPod | None:
         texts = self._texts.match(name=pod_name, reason=pod.reason, message=pod.message)
         if texts is None:
             return None
-        containers = []
+        found = []
         for matcher in self._containers:
-            matched = next(filter(None, map(matcher.match, pod.containers)), None)
+            matched = next(filter(None, map(matcher.match, containers)), None)
             if matched is None:
                 return None
-            containers.append(matched)
-        return MatchedPod(**texts, containers=tuple(containers))
+            if matched != MatchedContainer():
+                found.append(matched)
+        return MatchedPod(**texts, containers=tuple(found))
 
 
 class _ContainerMatcher:
     """A compiled container pattern. The numbers are compared first, because that is cheapest."""
 
-    __slots__ = ("_codes", "_signals", "_texts")
+    __slots__ = ("_codes", "_reads_termination", "_signals", "_texts")
 
     def __init__(self, pattern: ContainerPattern) -> None:
         self._texts = _TextMatcher(pattern)
         self._signals = pattern.signal_range
         self._codes = pattern.code_range
+        has_ranges = not (self._signals.is_unbounded and self._codes.is_unbounded)
+        self._reads_termination = bool(pattern.reason_regex or pattern.message_regex or has_ranges)
 
-    def match(self, container: ContainerCompletionStatus) -> MatchedContainer | None:
-        if not (self._codes.contains(container.code) and self._signals.contains(container.signal)):
+    def match(self, container: _Container) -> MatchedContainer | None:
+        name, ended = container
+        if ended is None:
+            texts = None if self._reads_termination else self._texts.match(name=name)
+            return None if texts is None else MatchedContainer(**texts, signal=0, code=None)
+        if not (self._codes.contains(ended.code) and self._signals.contains(ended.signal)):
             return None
-        texts = self._texts.match(name=container.name, reason=container.reason, message=container.message)
+        texts = self._texts.match(name=name, reason=ended.reason, message=ended.message)
         if texts is None:
             return None
-        signal = 0 if self._signals.is_unbounded else container.signal
-        return MatchedContainer(**texts, signal=signal, code=container.code)
+        signal = 0 if self._signals.is_unbounded else ended.signal
+        code = None if self._codes.is_unbounded else ended.code
+        return MatchedContainer(**texts, signal=signal, code=code)

@@ -5,8 +5,6 @@ import msgspec
 from windlass.model.base import Sparse
 from windlass.model.completion import CompletionType
 
-LOWEST_FAILED_CODE = 1
-
 
 class IntRange(Sparse, frozen=True):
     """A range with inclusive ends; an absent end is unbounded."""
@@ -23,20 +21,14 @@ class IntRange(Sparse, frozen=True):
 
 
 class ContainerPattern(Sparse, frozen=True):
-    """Matches a container if all fields of the pattern match."""
+    """Matches a container if all fields of the pattern match. A container that never terminated has only a name."""
 
     name_regex: str = ""
     reason_regex: str = ""
     message_regex: str = ""
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
-    """Exit codes. The default minimum is LOWEST_FAILED_CODE, so that only failed containers match, as in the
-    reference controller."""
-
-    def __post_init__(self) -> None:
-        if self.code_range.min is None:
-            code_range = IntRange(min=LOWEST_FAILED_CODE, max=self.code_range.max)
-            msgspec.structs.force_setattr(self, "code_range", code_range)
+    """Exit codes. A container that exited with 0 matches too, unless the range excludes 0."""
 
 
 class PodPattern(Sparse, frozen=True):

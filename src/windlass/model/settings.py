@@ -146,7 +146,8 @@ class Settings(Sparse, frozen=True):
     pod_failure_spec: tuple[FailureClass, ...] = ()
     """Failure classes that replace the built-in ones, tried in order after the codes 200, 201 and 210. Each has a
     `code`, a `phrase`, a `type` and `podPatterns`: RE2 expressions for name, reason and message of a pod and its
-    containers, with ranges of exit codes and signals."""
+    containers, with ranges of exit codes and signals. A pattern without a range of exit codes also matches containers
+    that exited with 0."""
 
     @property
     def client_burst(self) -> int:

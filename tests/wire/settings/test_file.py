@@ -140,7 +140,7 @@ def test_rate_limit(text: str, qps: float, burst: int) -> None:
 
 
 def test_failure_classes() -> None:
-    """A container pattern without a minimum code matches failed containers."""
+    """A range without a minimum is open, as in the reference."""
     assert load(SPEC).pod_failure_spec == (
         FailureClass(
             code=221,
@@ -150,8 +150,8 @@ def test_failure_classes() -> None:
                 PodPattern(
                     reason_regex="(?i)evicted",
                     containers=(
-                        ContainerPattern(message_regex="no space left", code_range=IntRange(1, 9)),
-                        ContainerPattern(signal_range=IntRange(1, 9), code_range=IntRange(1)),
+                        ContainerPattern(message_regex="no space left", code_range=IntRange(max=9)),
+                        ContainerPattern(signal_range=IntRange(1, 9)),
                     ),
                 ),
             ),
@@ -210,7 +210,7 @@ BAD: list[Any] = [
      "podFailureSpec[0].podPatterns[0].containers[0].messageRegex", "RE2"),
     ("range", entry("{min: 1, max: 9}", "{min: 10, max: 9}"), 12,
      "podFailureSpec[0].podPatterns[0].containers[1].signalRange", "from 10 to 9"),
-    ("range below the lowest code", entry("{max: 9}", "{max: 0}"), 11,
+    ("range of codes", entry("{max: 9}", "{min: 1, max: 0}"), 11,
      "podFailureSpec[0].podPatterns[0].containers[0].codeRange", "from 1 to 0"),
 ]  # fmt: skip
 

@@ -10,7 +10,6 @@ import msgspec
 from windlass.k8s import formats, patterns
 from windlass.model import completion, names, settings
 from windlass.model.completion import CompletionTypeName
-from windlass.model.failures import LOWEST_FAILED_CODE
 from windlass.model.settings import Settings
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, InvalidFileError
@@ -311,8 +310,8 @@ def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
 def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Check the pattern of a pod or of a container."""
     yield from _check_expressions(pattern, path)
-    for field, lowest in (("signalRange", None), ("codeRange", LOWEST_FAILED_CODE)):
-        yield from _check_range(tree.dig(pattern, field), lowest, f"{path}.{field}")
+    for field in ("signalRange", "codeRange"):
+        yield from _check_range(tree.dig(pattern, field), f"{path}.{field}")
     for index, container in enumerate(tree.items_of(tree.dig(pattern, "containers"))):
         yield from _check_pattern(container, diagnostics.item(f"{path}.containers", index))
 
@@ -329,8 +328,7 @@ def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(node, f"{path}.{field}", f"invalid RE2 expression: {error.reason}")
 
 
-def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Diagnostic]:
+def _check_range(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     low, high = (tree.integer_of(tree.dig(node, key)) for key in ("min", "max"))
-    low = lowest if low is None else low
     if node is not None and low is not None and high is not None and low > high:
         yield diagnostics.error(node, path, f"found the range from {low} to {high}, expected min ≤ max")
