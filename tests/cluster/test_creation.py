@@ -90,6 +90,7 @@ BODIES: dict[str, tuple[Any, int]] = {
     "binary-not-base64": ({**config_map("a"), "binaryData": {"k": "%%%"}}, 400),
     "same-key-twice": ({**config_map("a", {"k": "1"}), "binaryData": {"k": "AA=="}}, 422),
     "unknown-field": ({**config_map("a"), "nothing": {"a": 1}}, 201),
+    "field-in-the-wrong-case": ({**config_map("a"), "Data": {"a": "1"}}, 201),
     "unknown-metadata": (config_map("a", nothing=1), 201),
     "metadata-string": ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": "a"}, 400),
     "name-number": ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": 5}}, 400),

@@ -244,6 +244,16 @@ def test_completion_policy_that_is_never_met(place: Place) -> None:
     assert completion_of(place.wait_for_completed("empty"))["code"] == 0
 
 
+def test_pod_field_in_the_wrong_case_is_dropped_from_pods(place: Place) -> None:
+    """The servicestateful example of the reference has this field. The client of the reference drops it too."""
+    pod = jobs.template(FOREVER, ActiveDeadlineSeconds=60)
+    stored = place.submit(framework("cased", role(pod=pod)))
+    assert stored["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["ActiveDeadlineSeconds"] == 60
+    place.wait_for_running("cased", 1)
+    spec = place.pods("cased")["cased-worker-0"]["spec"]
+    assert not {"ActiveDeadlineSeconds", "activeDeadlineSeconds"} & spec.keys()
+
+
 def test_placeholders_in_pod_templates_are_filled(place: Place) -> None:
     """Placeholders (statement 9) and the termination message policy (statement 8)."""
     pod = jobs.template(FOREVER, hostname="{{FC_TASKROLE_NAME}}-{{FC_TASK_INDEX}}")

@@ -183,6 +183,34 @@ def test_truncated_hostname_is_a_warning() -> None:
     assert "-worker-1 has 69 characters" in message
 
 
+def test_pod_field_in_the_wrong_case_is_a_warning_and_kept() -> None:
+    """An example of the reference has this field. The API server stores it with the Framework and drops it from pods."""
+    data = changed("restartPolicy: Never", "restartPolicy: Never\n          ActiveDeadlineSeconds: 60")
+
+    loaded = framework_files.load(data, "f.yaml")
+
+    (diagnostic,) = loaded.diagnostics
+    assert (diagnostic.severity, diagnostic.path) == (
+        Severity.WARNING,
+        "spec.taskRoles[0].task.pod.spec.ActiveDeadlineSeconds",
+    )
+    assert diagnostic.message.endswith('Kubernetes drops it. Did you mean "activeDeadlineSeconds"?')
+    (framework,) = loaded.frameworks
+    assert framework.spec.task_roles[0].task.pod["spec"]["ActiveDeadlineSeconds"] == 60
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("restartPolicy: Never", "restartPolcy: Never"),
+        ("taskNumber: 2", "TaskNumber: 2"),
+        ("executionType: Start", "executiontype: Start"),
+    ],
+)
+def test_other_misspelt_field_is_an_error(old: str, new: str) -> None:
+    assert [severity for severity, *_ in diagnostics_of(changed(old, new))] == ["error"]
+
+
 def test_diagnostics_are_in_order_of_lines() -> None:
     data = (
         GOOD.replace("Start", "Go")

@@ -98,6 +98,8 @@ def test_wrong_type_is_an_error(template: dict[str, Any], path: str, message: st
         (pod(olumeMounts=[]), f"{CONTAINER}.olumeMounts", "Container", 'Did you mean "volumeMounts"?',
          Rule.MISSPELT_FIELD),
         (pod(Image="x"), f"{CONTAINER}.Image", "Container", 'Did you mean "image"?', Rule.MISSPELT_FIELD),
+        (pod({"ActiveDeadlineSeconds": 60}), "pod.spec.ActiveDeadlineSeconds", "PodSpec",
+         'Did you mean "activeDeadlineSeconds"?', Rule.MISSPELT_FIELD),
         (pod({"hostnetwork": True}), "pod.spec.hostnetwork", "PodSpec", 'Did you mean "hostNetwork"?',
          Rule.MISSPELT_FIELD),
         (pod(quux=1), f"{CONTAINER}.quux", "Container", "No similar name is known.", Rule.UNKNOWN_FIELD),

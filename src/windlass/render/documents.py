@@ -189,7 +189,7 @@ def _diagnostics(
     for document in documents:
         yield from document.diagnostics
     for item in items:
-        yield from map(_as_error, _check(item, templates))
+        yield from (_with_final_severity(diagnostic, item) for diagnostic in _check(item, templates))
     if parsed.failure is None:
         yield from _check_has_jobs(items)
         yield from _check_names(items, namespace)
@@ -267,9 +267,20 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
         first_lines.setdefault(identity, node.line)
 
 
-def _as_error(diagnostic: Diagnostic) -> Diagnostic:
-    """Turn a misspelt field, which lint warns about, into an error."""
-    return diagnostic.with_severity(Severity.ERROR) if diagnostic.rule == Rule.MISSPELT_FIELD else diagnostic
+def _with_final_severity(diagnostic: Diagnostic, item: _Item) -> Diagnostic:
+    """Turn a misspelt field into an error.
+
+    A field of a Framework's pod template that only has the wrong case stays a warning, so that the reference's examples
+    run as there: the API server stores it, and it is dropped from the pods.
+    """
+    if diagnostic.rule is not Rule.MISSPELT_FIELD:
+        return diagnostic
+    parent, _, key = diagnostic.path.rpartition(".")
+    is_in_pod_template = not item.is_job and ".task.pod" in parent
+    meant = diagnostic.fix.becomes if diagnostic.fix is not None else ""
+    if is_in_pod_template and key.lower() == meant.lower():
+        return diagnostic
+    return diagnostic.with_severity(Severity.ERROR)
 
 
 def _convert_config(item: _Item, templates: Mapping[str, str]) -> "ConvertedConfig":
