@@ -184,7 +184,7 @@ def test_truncated_hostname_is_a_warning() -> None:
 
 
 def test_pod_field_in_the_wrong_case_is_a_warning_and_kept() -> None:
-    """An example of the reference has this field. The API server stores it with the Framework and drops it from pods."""
+    """An example of the reference has this field. The API server stores it in a Framework and drops it from pods."""
     data = changed("restartPolicy: Never", "restartPolicy: Never\n          ActiveDeadlineSeconds: 60")
 
     loaded = framework_files.load(data, "f.yaml")
