@@ -39,10 +39,38 @@ class Cluster:
         for node in nodes.nodes(self.machine, count, self.lifecycle.now()):
             self.create("nodes", node, "")
 
-    def add_pod(self, name: str, cpu: str = "1", gpus: str = "0", **spec: Any) -> None:
+    def add_pod(self, name: str, cpu: str = "1", gpus: str = "0", owner: str = "", **spec: Any) -> None:
         limits = {"limits": {"cpu": cpu, "nvidia.com/gpu": gpus}}
         container = {"name": "c", "image": "i", "resources": limits}
-        self.create("pods", {"metadata": {"name": name}, "spec": {"containers": [container], **spec}})
+        controller = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner,
+            "uid": owner,
+            "controller": True,
+        }
+        metadata: Json = {"name": name, "ownerReferences": [controller] if owner else []}
+        self.create("pods", {"metadata": metadata, "spec": {"containers": [container], **spec}})
+
+    def add_pods(self, owner: str, count: int, cpu: str = "1") -> None:
+        for index in range(count):
+            self.add_pod(f"{owner}-{index:03}", cpu=cpu, owner=owner)
+
+    def bound(self, owner: str) -> list[str]:
+        pods = [bodies.decode_stored(body) for body in self.store.all("pods", "default")]
+        names = [
+            pod["metadata"]["name"]
+            for pod in pods
+            if pod["spec"].get("nodeName") and pod["status"].get("phase") != "Succeeded"
+        ]
+        return [name for name in names if name.startswith(f"{owner}-")]
+
+    def count_steps(self, until: Callable[[], bool] = lambda: False) -> int:
+        steps = 0
+        while self.scheduler.has_work and not until():
+            self.scheduler.step()
+            steps += 1
+        return steps
 
     def change(self, resource: str, name: str, change: Callable[[Json], Json]) -> None:
         namespace = "" if resource == "nodes" else "default"
@@ -263,6 +291,70 @@ def test_longest_waiting_pod_is_scheduled_first(cluster: Cluster) -> None:
     cluster.end("big")
     cluster.work()
     assert [cluster.node_of(name) for name in ("z", "y", "x")] == ["n", None, None]
+
+
+def test_release_does_not_rescan_unschedulable_pods(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("running")
+    cluster.add_pods("large", 200, cpu="8")
+    cluster.work()
+    version = cluster.store.version
+    cluster.end("running")
+
+    # One decision for all 200 pods; the step could take 50.
+    assert cluster.count_steps() == 1
+    assert cluster.store.version == version + 1
+
+
+def test_new_pod_is_bound_before_unschedulable_pods_are_reported(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pods("large", 200, cpu="8")
+    cluster.add_pod("small")
+
+    assert cluster.count_steps(until=lambda: cluster.node_of("small") is not None) == 1
+    cluster.work()
+    assert cluster.condition("large-199")["reason"] == "Unschedulable"
+
+
+def test_reports_of_owners_take_turns(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pods("large", 200, cpu="8")
+    cluster.add_pods("small", 1, cpu="8")
+
+    assert cluster.count_steps(until=lambda: bool(cluster.condition("small-000"))) <= 3
+
+
+def test_small_job_gets_every_second_node_beside_a_job_larger_than_the_cluster(cluster: Cluster) -> None:
+    """All pods have the same requests. The cluster runs four at a time."""
+    cluster.add_nodes()
+    cluster.add_pods("large", 50)
+    cluster.work()
+    cluster.add_pods("small", 3)
+    cluster.work()
+    assert len(cluster.bound("large")) == 4
+
+    starts: list[str] = []
+    for index in range(7):
+        cluster.end(f"large-{index:03}")
+        before = {*cluster.bound("large"), *cluster.bound("small")}
+        cluster.work()
+        starts += {*cluster.bound("large"), *cluster.bound("small")} - before
+    assert [name.partition("-")[0] for name in starts] == ["small", "large"] * 3 + ["large"]
+
+
+def test_jobs_that_fit_get_their_nodes_one_after_the_other(cluster: Cluster) -> None:
+    """Their tasks may wait for each other: if both jobs got a part of the nodes, neither could start."""
+    cluster.add_nodes()
+    cluster.add_pods("first", 4)
+    cluster.work()
+    cluster.add_pods("second", 4)
+    cluster.add_pods("third", 4)
+    cluster.work()
+    for index in range(4):
+        cluster.end(f"first-{index:03}")
+        cluster.work()
+
+    assert (len(cluster.bound("second")), len(cluster.bound("third"))) == (4, 0)
 
 
 def test_replaced_pod_of_the_same_name_is_not_bound(cluster: Cluster) -> None:

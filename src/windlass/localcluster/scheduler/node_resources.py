@@ -200,6 +200,14 @@ class SchedulerCache:
     def node_info(self, node: str) -> NodeInfo:
         return self._nodes[node]
 
+    def capacity(self, pod_info: PodInfo) -> int:
+        """Return how many pods with these requests all nodes together could run if they had no other pods."""
+        amounts = {**pod_info.requests.amounts, PODS: 1}
+        return sum(
+            min(node_info.allocatable.get(name, 0) // amount for name, amount in amounts.items())
+            for node_info in self._nodes.values()
+        )
+
     def update_node(self, node: Json) -> bool:
         """Add or update a node, and return whether scheduling could be affected."""
         name = node["metadata"]["name"]

@@ -1,12 +1,13 @@
 """The scheduler: assigns a node to every pending pod.
 
 It watches all changes and caches the free resources of each node, so that a decision does not read other pods. Pods are
-scheduled one at a time. An unschedulable pod is retried when resources are released, or a node or claim changes. The
-cache is derived from stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
+scheduled one at a time. Unschedulable pods are retried when resources are released, or a node or claim changes, one of
+each group in `pending_pods`. New decisions have priority over reports of unschedulable pods. The cache is derived from
+stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
 """
 
-import heapq
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,7 +20,8 @@ from windlass.localcluster.controllers.volumes import claim_names
 from windlass.localcluster.controllers.work_queue import ControlLoop
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
-from windlass.localcluster.scheduler.node_resources import PodInfo, SchedulerCache
+from windlass.localcluster.scheduler.node_resources import SchedulerCache
+from windlass.localcluster.scheduler.pending_pods import PendingPod, PendingPods
 from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
@@ -30,24 +32,8 @@ _NODES = "nodes"
 _CLAIMS = "persistentvolumeclaims"
 _POD_SCHEDULED = "PodScheduled"
 _RETRY_SECONDS = 1.0
-# Maximum number of decisions per iteration of the event loop. Most are quick and change nothing.
+# Maximum number of decisions per iteration of the event loop. Most are quick and write nothing.
 _MAX_DECISIONS_PER_STEP = 50
-
-
-class _PendingPod(msgspec.Struct, frozen=True):
-    """A pod without a node."""
-
-    pod: Json
-    pod_info: PodInfo
-    equivalence_key: bytes
-    # The message in its status.
-    last_message: str
-    # Higher priority first, then in order of arrival.
-    queue_order: tuple[int, int]
-
-    @property
-    def uid(self) -> str:
-        return str(self.pod["metadata"]["uid"])
 
 
 class Scheduler(ControlLoop):
@@ -58,9 +44,7 @@ class Scheduler(ControlLoop):
         self._pod_kind = lifecycle.registry.built_in(_PODS)
         self._events = EventRecorder(lifecycle, decision.SCHEDULER, f"{decision.SCHEDULER}-windlass")
         self._cache = SchedulerCache()
-        self._pending: dict[str, _PendingPod] = {}
-        self._queue: list[tuple[tuple[int, int], str]] = []
-        self._queued: set[str] = set()
+        self._pending = PendingPods()
         self._must_retry_all = False
         # Results for unschedulable pods by equivalence key, valid for one version of the cache.
         self._unschedulable: dict[bytes, decision.Unschedulable] = {}
@@ -72,51 +56,63 @@ class Scheduler(ControlLoop):
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue) or self._must_retry_all
+        return self._pending.has_active or self._pending.has_unreported or self._must_retry_all
 
     def step(self) -> None:
-        """Schedule queued pods until one of them gets a node or a new message, or the maximum number is reached."""
+        """Try groups of pods until a pod gets a node or the maximum is reached. Then report one unschedulable pod."""
         if self._must_retry_all:
             self._must_retry_all = False
-            for key in self._pending:
-                self._enqueue(key)
-        for _ in range(min(len(self._queue), _MAX_DECISIONS_PER_STEP)):
-            _, key = heapq.heappop(self._queue)
-            self._queued.discard(key)
-            if key in self._pending and self._try_schedule(key):
-                return
+            self._pending.activate_all()
+        for _ in range(_MAX_DECISIONS_PER_STEP):
+            if not self._pending.has_active or self._schedule_next():
+                break
+        unreported = self._pending.take_unreported()
+        if unreported is not None:
+            key, message = unreported
+            self._attempt(key, lambda pending: self._report_unschedulable(key, pending, message))
 
-    def _try_schedule(self, key: str) -> bool:
+    def _schedule_next(self) -> bool:
+        """Try the oldest pod of the next group, and return whether something was written."""
+        group = self._pending.take(self._cache.capacity)
+        key = group.oldest
+
+        def place(pending: PendingPod) -> bool:
+            match self._choose_node(pending):
+                case decision.Placed(node):
+                    self._bind(key, pending, node)
+                    self._pending.on_placed(group)
+                    return True
+                case decision.Unschedulable(message):
+                    self._pending.on_unschedulable(group, message)
+                    return False
+
+        return self._attempt(key, place)
+
+    def _attempt(self, key: str, act: Callable[[PendingPod], bool]) -> bool:
+        """Call `act`, which returns whether it wrote something, and handle its errors."""
+        pending = self._pending.get(key)
+        if pending is None:
+            return False
         try:
-            acted = self._decide(key, self._pending[key])
+            has_written = act(pending)
+        except StoreError as error:
+            self._after_commit(error)
+            return True
         except ApiError as error:
             # The pod was deleted or got a node, and the change event is still to come.
             if error.code not in (404, 409):
                 logger.warning("cannot schedule pod %s: %s", key, error.message)
-            self._pending.pop(key, None)
-            return True
-        except StoreError as error:
-            self._after_commit(error)
+            self._pending.drop(key)
             return True
         except Exception:
             logger.exception("scheduling of pod %s failed", key)
+            self._pending.drop(key)
             return True
-        if acted and not self._store.is_committed:
+        if has_written and not self._store.is_committed:
             self._store.on_commit(self._after_commit)
-        return acted
+        return has_written
 
-    def _decide(self, key: str, pending: _PendingPod) -> bool:
-        match self._choose_node(pending):
-            case decision.Placed(node):
-                self._bind(key, pending, node)
-                return True
-            case decision.Unschedulable(message):
-                if message == pending.last_message:
-                    return False
-                self._report_unschedulable(key, pending, message)
-                return True
-
-    def _choose_node(self, pending: _PendingPod) -> decision.Outcome:
+    def _choose_node(self, pending: PendingPod) -> decision.Outcome:
         if self._unschedulable_version != self._cache.version:
             self._unschedulable.clear()
             self._unschedulable_version = self._cache.version
@@ -140,7 +136,7 @@ class Scheduler(ControlLoop):
 
     # Writing
 
-    def _bind(self, key: str, pending: _PendingPod, node: str) -> None:
+    def _bind(self, key: str, pending: PendingPod, node: str) -> None:
         def bind_if_same(pod: Json) -> Json:
             # Another pod may have this name by now.
             is_the_same = pod["metadata"]["uid"] == pending.uid
@@ -151,26 +147,27 @@ class Scheduler(ControlLoop):
         written = self._lifecycle.amend(self._pod_kind, meta["namespace"], meta["name"], bind_if_same)
         pod = bodies.decode_stored(written.body)
         # Update the cache at once: the next decision may come before the change event.
-        self._pending.pop(key, None)
+        self._pending.remove(key)
         self._cache.update_pod(key, pod)
         if pod["spec"].get("nodeName") == node:
             message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
             self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
 
-    def _gpu_annotation(self, pending: _PendingPod, node: str) -> dict[str, str]:
+    def _gpu_annotation(self, pending: PendingPod, node: str) -> dict[str, str]:
         count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
         chosen = self._cache.node_info(node).choose_gpus(count) if count else None
         return {gpus.ANNOTATION: gpus.format_gpus(chosen)} if chosen else {}
 
-    def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
+    def _report_unschedulable(self, key: str, pending: PendingPod, message: str) -> bool:
         def report_if_same(pod: Json) -> Json:
             is_the_same = pod["metadata"]["uid"] == pending.uid
             return _with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
 
         meta = pending.pod["metadata"]
         self._lifecycle.amend(self._pod_kind, meta["namespace"], meta["name"], report_if_same)
-        self._pending[key] = msgspec.structs.replace(pending, last_message=message)
+        self._pending.update(key, msgspec.structs.replace(pending, last_message=message))
         self._events.record_series(pending.pod, "Warning", "FailedScheduling", "Scheduling", message)
+        return True
 
     def _after_commit(self, failure: StoreError | None) -> None:
         """Rebuild the cache later if a commit failed: the writes are lost."""
@@ -185,7 +182,7 @@ class Scheduler(ControlLoop):
     def _rebuild(self) -> None:
         self._is_rebuild_scheduled = False
         self._cache = SchedulerCache()
-        self._pending.clear()
+        self._pending = PendingPods()
         for body in self._store.all(_NODES):
             self._cache.update_node(bodies.decode_stored(body))
         for body in self._store.all(_PODS):
@@ -204,7 +201,7 @@ class Scheduler(ControlLoop):
 
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
-            self._pending.pop(change.key, None)
+            self._pending.remove(change.key)
             has_released = self._cache.remove_pod(change.key)
         else:
             has_released = self._update_pod(change.key, bodies.decode_stored(change.after))
@@ -223,33 +220,22 @@ class Scheduler(ControlLoop):
         if decision.needs_scheduling(pod):
             self._update_pending(key, pod)
         else:
-            self._pending.pop(key, None)
+            self._pending.remove(key)
         return self._cache.update_pod(key, pod)
 
     def _update_pending(self, key: str, pod: Json) -> None:
         previous = self._pending.get(key)
         pod_info = node_resources.pod_info_of(pod)
-        new = _PendingPod(
-            pod,
-            pod_info,
-            decision.equivalence_key(pod_info),
-            _unschedulable_message(pod),
-            (-pod_info.requests.priority, self._arrival_count) if previous is None else previous.queue_order,
-        )
+        arrival = self._arrival_count if previous is None else previous.arrival
         self._arrival_count += 1
-        self._pending[key] = new
-        # Status updates of a pending pod, e.g. our own message, do not requeue it.
-        if previous is None or (previous.uid, previous.equivalence_key) != (new.uid, new.equivalence_key):
-            self._enqueue(key)
-
-    def _retry_all(self) -> None:
-        self._must_retry_all = bool(self._pending)
+        equivalence_key = decision.equivalence_key(pod_info)
+        self._pending.update(
+            key, PendingPod(pod, pod_info, equivalence_key, _unschedulable_message(pod), arrival)
+        )
         self._wake_event.set()
 
-    def _enqueue(self, key: str) -> None:
-        if key not in self._queued:
-            self._queued.add(key)
-            heapq.heappush(self._queue, (self._pending[key].queue_order, key))
+    def _retry_all(self) -> None:
+        self._must_retry_all = True
         self._wake_event.set()
 
 
