@@ -180,3 +180,28 @@ def test_unrelated_changes_keep_cached_entries(cluster: Cluster, monkeypatch: py
     cluster.add_pod("b")
     cluster.create("configmaps", "settings")
     assert cluster.entries() == expected
+
+
+def test_pod_that_gets_an_address_does_not_read_all_pods(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_service("digits", clusterIP="None")
+    for number in range(50):
+        cluster.add_pod(f"waiting-{number}")
+    assert cluster.entries() == []
+    decoded: list[bytes] = []
+    decode = object_lookup._decode_pod
+
+    def count(body: bytes) -> Any:
+        decoded.append(body)
+        return decode(body)
+
+    monkeypatch.setattr(object_lookup, "_decode_pod", count)
+
+    cluster.add_pod("b", "10.88.0.3", ready=True)
+    cluster.add_pod("a", "10.88.0.2", ready=True)
+    assert cluster.entries() == [("10.88.0.2", _names("digits")), ("10.88.0.3", _names("digits"))]
+    cluster.delete("pods", "b")
+    assert cluster.entries() == [("10.88.0.2", _names("digits"))]
+    # Each pod before and after each of its changes.
+    assert len(decoded) == 7

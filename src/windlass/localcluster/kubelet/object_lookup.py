@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from windlass.k8s.metadata import ObjectMeta
+from windlass.k8s.metadata import ObjectMeta, decode_name
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
@@ -33,6 +33,8 @@ class ObjectLookup:
         self._authority = authority
         # Namespace → cached entries of /etc/hosts, until one of them changes.
         self._entries: dict[str, tuple[Entry, ...]] = {}
+        # Namespace → key → pods with an address. A namespace is read once: it may have thousands of pods without one.
+        self._pods: dict[str, dict[str, _PodView]] = {}
         self._store.listen(self._on_change)
 
     def lookup(self, namespace: str) -> Lookup:
@@ -63,9 +65,9 @@ class ObjectLookup:
         """
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._entries:
-            pods = (_pod_view(body) for body in self._store.all(_PODS, namespace))
             services = [_service_view(body) for body in self._store.all(_SERVICES, namespace)]
-            self._entries[namespace] = tuple(_namespace_entries(namespace, filter(None, pods), services))
+            pods = self._pods_with_address(namespace)
+            self._entries[namespace] = tuple(_namespace_entries(namespace, pods, services))
         address = self._api_server(pod)
         return (*(() if address is None else (_api_entry(address[0], namespace),)), *self._entries[namespace])
 
@@ -74,8 +76,22 @@ class ObjectLookup:
         if change.resource not in _VIEWS:
             return
         before, after = (body and _VIEWS[change.resource](body) for body in (change.before, change.after))
-        if before != after:
-            self._entries.pop(change.key.partition("/")[0], None)
+        if before == after:
+            return
+        namespace = change.key.partition("/")[0]
+        self._entries.pop(namespace, None)
+        pods = self._pods.get(namespace)
+        if change.resource == _PODS and pods is not None:
+            pods.pop(change.key, None)
+            if isinstance(after, _PodView):
+                pods[change.key] = after
+
+    def _pods_with_address(self, namespace: str) -> list["_PodView"]:
+        """Return the pods that have an address and have not ended, in the order of their keys."""
+        if namespace not in self._pods:
+            found = ((_key_of(body), _pod_view(body)) for body in self._store.all(_PODS, namespace))
+            self._pods[namespace] = {key: pod for key, pod in found if pod is not None}
+        return [pod for _, pod in sorted(self._pods[namespace].items(), key=lambda item: item[0])]
 
     def _object(self, kind: str, namespace: str, name: str) -> Json | None:
         found = self._stored(_RESOURCES[kind], namespace, name)
@@ -203,6 +219,11 @@ class _Service(msgspec.Struct, frozen=True):
 
 _decode_pod = msgspec.json.Decoder(_Pod).decode
 _decode_service = msgspec.json.Decoder(_Service).decode
+
+
+def _key_of(body: bytes) -> str:
+    meta = decode_name(body).metadata
+    return object_key(meta.namespace, meta.name)
 
 
 def _pod_view(body: bytes) -> _PodView | None:

@@ -14,6 +14,7 @@ from windlass.localcluster.kubelet.addresses import PodAddresses, PodNetwork
 from windlass.localcluster.kubelet.containers import plan as container_plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import PodFacts
+from windlass.localcluster.kubelet.containers.network_files import Entry
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.lifecycle import specs, termination_message
@@ -85,6 +86,8 @@ class PodSandbox:
         self._spawner = spawner
         self._addresses = PodAddresses()
         self._volumes: PodVolumes | None = None
+        # The content of /etc/hosts that may change.
+        self._written_hosts: tuple[tuple[Entry, ...], PodAddresses] | None = None
 
     # Addresses
 
@@ -107,6 +110,7 @@ class PodSandbox:
         Raises SetupError, CannotSpawnError or SandboxCallError.
         """
         directory.make(self.folder)
+        self._written_hosts = None
         self.refresh_hosts(pod)
         directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, self._network.nameservers)
         hostname = directory.hostname(pod, self._host.hostname)
@@ -145,8 +149,11 @@ class PodSandbox:
         )
 
     def refresh_hosts(self, pod: Json) -> None:
+        """Write /etc/hosts, unless nothing has changed that it depends on: every change of a pod leads to this call."""
         entries = self._objects.host_entries(pod)
-        directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)
+        if self._written_hosts != (entries, self._addresses):
+            directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)
+            self._written_hosts = (entries, self._addresses)
 
     def _facts(self, pod: Json) -> PodFacts:
         return self._objects.facts(pod, *self._addresses)

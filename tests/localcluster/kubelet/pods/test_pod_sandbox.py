@@ -1,0 +1,70 @@
+"""The sandbox of a pod writes files only when their content may have changed."""
+
+from pathlib import Path, PurePath
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.kubelet.addresses import PodNetwork
+from windlass.localcluster.kubelet.containers.facts import PodFacts
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
+from windlass.localcluster.sandbox.messages import Ready
+from windlass.model.base import Json
+
+POD: Json = {"metadata": {"name": "worker-0", "namespace": "train", "uid": "0b1c"}, "spec": {}}
+
+
+class Names:
+    """The names in the namespace of the pod."""
+
+    def __init__(self) -> None:
+        self.entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def host_entries(self, _: Json) -> Any:
+        # A new object with each call, as in the ObjectLookup.
+        return (*self.entries,)
+
+    def facts(self, _: Json, pod_ips: tuple[str, ...], host_ips: tuple[str, ...]) -> PodFacts:
+        return PodFacts(pod_ips=pod_ips, host_ips=host_ips, allocatable={})
+
+
+def test_hosts_file_is_written_only_if_names_or_addresses_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: Any = Names()
+    unused: Any = None
+    host: Any = SimpleNamespace(hosts_file="")
+    sandbox = PodSandbox(
+        POD,
+        directories=PodDirectories(tmp_path, "cluster", is_ephemeral=False),
+        host=host,
+        network=PodNetwork(Ready(has_namespaces=True), "192.0.2.1", PurePath(tmp_path)),
+        objects=names,
+        token="",
+        claim_folder=unused,
+        images=unused,
+        spawner=unused,
+    )
+    directory.make(sandbox.folder)
+    write, written = directory.write_hosts, []
+
+    def count(*arguments: Any) -> bool:
+        written.append(arguments)
+        return write(*arguments)
+
+    monkeypatch.setattr(directory, "write_hosts", count)
+    for _ in range(5):
+        sandbox.refresh_hosts(POD)
+    assert len(written) == 1
+
+    names.entries = (("10.88.0.9", ("worker-1.job",)),)
+    for _ in range(5):
+        sandbox.refresh_hosts(POD)
+    assert len(written) == 2
+    assert "worker-1.job" in sandbox.folder.hosts.read_text()
+
+    address = sandbox.allocate_addresses(POD).pod[0]
+    sandbox.refresh_hosts(POD)
+    assert address in sandbox.folder.hosts.read_text()
