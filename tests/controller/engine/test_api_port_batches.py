@@ -1,6 +1,7 @@
 """The port over HTTP when there is much to be done, or to be found, or no time for it any more."""
 
 import asyncio
+import itertools
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import MAX_PARALLEL_REQUESTS
+from windlass.controller.engine.api_port import MAX_PARALLEL_REQUESTS, ApiPort
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
 from windlass.controller.engine.port import RefusedError, RequestError, UnknownOutcomeError
 from windlass.decide.types import DeletePod, Reason, ReasonKind
@@ -109,6 +110,45 @@ def test_pods_are_deleted_in_parallel_up_to_a_limit_with_results_in_order() -> N
     assert crowd.most == MAX_PARALLEL_REQUESTS
     expected = [UnknownOutcomeError if index % 10 == 3 else type(None) for index in range(COUNT)]
     assert [type(outcome) for outcome in outcomes] == expected
+
+
+class FifoServer(Bench):
+    """Answers one request at a time, in the order of arrival."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = asyncio.Lock()
+        self.answered: list[str] = []
+        self.port._send = self._answer
+
+    async def _answer(self, request: Request, timeout: float) -> bytes:
+        async with self.lock:
+            await asyncio.sleep(0)
+            self.answered.append(request.path.split("/")[4])
+            return with_version(POD if request.path.endswith("pods") else CONFIG_MAP, "uid", "5")
+
+
+def test_limited_number_of_other_requests_between_two_requests_of_a_framework() -> None:
+    """Four Frameworks create 200 pods each, while a small one sends one request after the other."""
+    server, larger = FifoServer(), [f"large-{number}" for number in range(4)]
+
+    async def small(port: ApiPort) -> None:
+        for _ in range(4):
+            await port.create_config_map("small", CONFIG_MAP)
+            await port.create_pods("small", [POD])
+
+    async def all_frameworks(port: ApiPort) -> None:
+        async with asyncio.TaskGroup() as group:
+            for namespace in larger:
+                group.create_task(port.create_pods(namespace, [POD] * 200))
+            await asyncio.sleep(0)
+            group.create_task(small(port))
+
+    server.run(all_frameworks)
+    assert len(server.answered) == 4 * 200 + 8
+    positions = [index for index, namespace in enumerate(server.answered) if namespace == "small"]
+    others = [later - earlier - 1 for earlier, later in itertools.pairwise([-1, *positions])]
+    assert max(others) <= MAX_PARALLEL_REQUESTS + len(larger)
 
 
 @pytest.mark.parametrize("act", ["create_pods", "delete_pods"])

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from windlass.controller.engine.fair_slots import FairSlots
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.port import (
     MAX_PODS_PER_DELETE,
@@ -34,7 +35,8 @@ from windlass.model.status import FrameworkStatus
 from windlass.wire import codec, status_patch
 
 MAX_PARALLEL_REQUESTS = 50
-"""Maximum for the pods of one Framework. With one API server, more requests are not faster."""
+"""Maximum for the pods of all Frameworks together, which take turns. With one API server, more requests are not faster,
+and a request for another Framework waits at most for these."""
 NO_STATUS_RETRY_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
@@ -86,6 +88,7 @@ class ApiPort:
         self._field_manager = field_manager
         self._compress = compress
         self._monotonic = monotonic
+        self._slots = FairSlots(MAX_PARALLEL_REQUESTS)
         self._blocked_until: dict[str, float] = {}
         """When to write a status again, by group, after the status subresource was missing."""
 
@@ -196,7 +199,7 @@ class ApiPort:
             request = requests.create(PODS, namespace, _encoder.encode(manifest))
             return _decoded(codec.decode_pod, await self._request(request.with_accept(METADATA_ONLY)))
 
-        return await _in_parallel(create, manifests)
+        return await self._in_parallel(create, manifests)
 
     async def delete_pods(
         self, namespace: str, deletions: Sequence[DeletePod]
@@ -206,7 +209,7 @@ class ApiPort:
             request = requests.delete(PODS, namespace, deletion.name, uid=deletion.uid, grace_seconds=grace)
             await self._send_deletion(request)
 
-        return await _in_parallel(delete, deletions)
+        return await self._in_parallel(delete, deletions)
 
     async def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
@@ -269,6 +272,27 @@ class ApiPort:
         except errors.ApiError as error:
             raise _as_request_error(error) from error
 
+    async def _in_parallel(
+        self, act: Callable[[S], Awaitable[R]], subjects: Sequence[S]
+    ) -> Sequence[R | RequestError]:
+        """Call `act` for all subjects, as many at a time as there are slots. Return the results in order."""
+        outcomes: dict[int, R | RequestError] = {}
+        remaining = iter(enumerate(subjects))
+        batch = object()
+
+        async def work() -> None:
+            for position, subject in remaining:
+                async with self._slots.slot(batch):
+                    try:
+                        outcomes[position] = await act(subject)
+                    except RequestError as error:
+                        outcomes[position] = error
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(MAX_PARALLEL_REQUESTS, len(subjects))):
+                group.create_task(work())
+        return [outcomes[position] for position in range(len(subjects))]
+
     async def _send_deletion(self, request: Request) -> None:
         """Send the request. A missing object, or another one with the same name, counts as deleted."""
         try:
@@ -300,21 +324,3 @@ def _as_request_error(error: errors.ApiError) -> RequestError:
         case errors.ResponseError():
             return RefusedError(error.failure)
     return UnknownOutcomeError(str(error))
-
-
-async def _in_parallel(act: Callable[[S], Awaitable[R]], subjects: Sequence[S]) -> Sequence[R | RequestError]:
-    """Call `act` for all subjects, up to MAX_PARALLEL_REQUESTS at a time. Return the results in order."""
-    outcomes: dict[int, R | RequestError] = {}
-    remaining = iter(enumerate(subjects))
-
-    async def work() -> None:
-        for position, subject in remaining:
-            try:
-                outcomes[position] = await act(subject)
-            except RequestError as error:
-                outcomes[position] = error
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(MAX_PARALLEL_REQUESTS, len(subjects))):
-            group.create_task(work())
-    return [outcomes[position] for position in range(len(subjects))]
