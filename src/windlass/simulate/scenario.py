@@ -99,6 +99,7 @@ class Occurrence(StrEnum):
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     TERMINAL_POD_LINGERED = "a deleted pod turned terminal and still existed"
     THROTTLED = "a request was rejected with 429"
+    TIED_RULES = "several completion rules were met in the same second"
     UNKNOWN_PHASE = "a pod had the phase Unknown"
     UNLIMITED_RETRY = "a failure was retried without a limit (maxRetryCount -1)"
     WEBHOOK_DENIED = "a webhook denied a pod"

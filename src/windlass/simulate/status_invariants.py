@@ -3,7 +3,7 @@
 The rules are written independently of the code that they check.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from windlass.model.completion import (
     CompletionCode,
@@ -24,12 +24,16 @@ from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskRoleStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
-from windlass.simulate.invariants import require
+from windlass.simulate.invariants import Violation, require
 from windlass.simulate.kubelets import Kubelets
 from windlass.simulate.scenario import Occurrence
 
 SLACK = timedelta(seconds=5)
 """Maximum time between a decision and its store."""
+_CompletionOrder = tuple[datetime, datetime, int, int]
+"""When the controller saw the task completed, when its pod finished, the position of its role, and its index."""
+_MetRule = tuple[_CompletionOrder, str, list[TaskStatus]]
+"""The order of the task with which a rule was met, the role, and its tasks that the rule counts."""
 NEVER_RETRIED = {-210, -220, -230, -250}
 
 
@@ -161,9 +165,66 @@ class StatusInvariants:
             case _ if (
                 completion.trigger is not None and completion.code != CompletionCode.PENDING_DEADLINE_EXCEEDED
             ):
-                _check_trigger(framework, new, completion.trigger)
+                self._check_trigger(framework, new, completion.trigger)
             case CompletionCode.SUCCEEDED:
                 require(False, f"{framework.name} succeeded without a trigger")
+
+    def _check_trigger(self, framework: Framework, new: FrameworkStatus, trigger: CompletionTrigger) -> None:
+        """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task
+        that completed as the k-th one (statements 30 and 31)."""
+        roles = {role.name: role for role in new.attempt_status.roles}
+        met: list[_MetRule] = []
+        for position, spec in enumerate(framework.spec.task_roles):
+            policy = spec.framework_attempt_completion_policy
+            limits = {True: policy.min_failed_task_count, False: policy.min_succeeded_task_count}
+            for is_failed, limit in limits.items():
+                ended = _ended_tasks(roles[spec.name], is_failed=is_failed) if spec.name in roles else []
+                if ended:
+                    waiting = _ended_with_retry_left(framework, framework.status, roles[spec.name])
+                    ended = [
+                        task
+                        for task in ended
+                        if task not in waiting and not _waited_for_retry(framework.status, task)
+                    ]
+                if 0 < limit <= len(ended):
+                    order = sorted(self._completion_order(task, position) for task in ended)
+                    met.append((order[limit - 1], spec.name, ended))
+        allowed = self._allowed_triggers(met) if met else _last_tasks(framework, new)
+        require(
+            (trigger.task_role_name, trigger.task_index) in allowed,
+            f"{framework.name}: {trigger} did not meet the first rule, but one of {sorted(allowed)}",
+        )
+
+    def _allowed_triggers(self, met: list[_MetRule]) -> set[tuple[str, int]]:
+        """Return the task that met the first rule. Return several if their order is unknown."""
+        first = min(met, key=lambda rule: rule[0])
+        tied = [rule for rule in met if rule[0][0] == first[0][0]]
+        if len(tied) > 1:
+            self._server.occurred.add(Occurrence.TIED_RULES)
+        # Another client may have deleted a pod after its task was completed. Its finish time is unknown then.
+        if not any(self._is_pod_removed(task) for rule in tied for task in rule[2]):
+            return {(first[1], first[0][3])}
+        return {
+            (name, task.index)
+            for order, name, ended in tied
+            for task in ended
+            if _completion_time(task) == order[0]
+        }
+
+    def _completion_order(self, task: TaskStatus, position: int) -> _CompletionOrder:
+        pod = self._server.pod_of(task.attempt_status.pod_uid or "")
+        finished = [
+            container.state.terminated.finished_at
+            for container in (() if pod is None else pod.containers)
+            if container.state.terminated is not None and container.state.terminated.finished_at is not None
+        ]
+        latest = max(finished) if finished else datetime.max.replace(tzinfo=UTC)
+        return _completion_time(task), latest, position, task.index
+
+    def _is_pod_removed(self, task: TaskStatus) -> bool:
+        uid = task.attempt_status.pod_uid
+        pod = self._server.pod_of(uid or "")
+        return uid is not None and (pod is None or pod.is_deleting)
 
 
 def _was_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
@@ -206,32 +267,6 @@ def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
         role.name: (len(_ended_tasks(role, is_failed=True)), len(_ended_tasks(role, is_failed=False)))
         for role in status.attempt_status.roles
     }
-
-
-def _check_trigger(framework: Framework, new: FrameworkStatus, trigger: CompletionTrigger) -> None:
-    """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task that
-    completed as the k-th one (statements 30 and 31). Times have whole seconds, so several tasks may be the k-th."""
-    met: dict[datetime, set[tuple[str, int]]] = {}
-    for role in new.attempt_status.roles:
-        spec = framework.spec.role(role.name)
-        if spec is None:
-            continue
-        policy = spec.framework_attempt_completion_policy
-        for is_failed, limit in (
-            (True, policy.min_failed_task_count),
-            (False, policy.min_succeeded_task_count),
-        ):
-            ended = _ended_tasks(role, is_failed=is_failed)
-            if 0 < limit <= len(ended):
-                time = sorted(_completion_time(task) for task in ended)[limit - 1]
-                met.setdefault(time, set()).update(
-                    (role.name, task.index) for task in ended if _completion_time(task) == time
-                )
-    first = met[min(met)] if met else _last_tasks(framework, new)
-    require(
-        (trigger.task_role_name, trigger.task_index) in first,
-        f"{framework.name}: {trigger} did not meet the first rule, but one of {sorted(first)}",
-    )
 
 
 def _last_tasks(framework: Framework, new: FrameworkStatus) -> set[tuple[str, int]]:
@@ -312,47 +347,71 @@ def _check_timeouts(framework: Framework, new: FrameworkStatus) -> None:
 def _check_no_retry_left(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
     """Require that the Framework, and each task of an active attempt, is only complete when no retry is left
     (statements 24 to 26)."""
+    completion = new.attempt_status.completion_status
     if new.state is State.COMPLETED:
-        completion = new.attempt_status.completion_status
-        _check_retry_is_not_allowed(
-            framework.name, framework.spec.retry_policy, completion, new.retry_policy_status
+        has_retry_left = _has_retry_left(
+            framework.spec.retry_policy, completion, new.retry_policy_status, new.holding.suspended_count
         )
+        require(not has_retry_left, f"{framework.name} completed with retries left: {completion}")
         require(
             completion is None or completion.code != CompletionCode.FRAMEWORK_SUSPENDED,
             f"{framework.name} was completed by a suspension",
         )
-    if not new.state.is_active:
-        return
-    for role in new.attempt_status.roles:
-        spec = framework.spec.role(role.name)
-        for task in role.task_statuses:
-            has_just_ended = task.state is State.COMPLETED and not _was_task_over(old, task)
-            if spec is not None and has_just_ended and not task.deletion_pending:
-                _check_retry_is_not_allowed(
-                    f"{framework.name}-{role.name}-{task.index}",
-                    spec.task.retry_policy,
-                    task.attempt_status.completion_status,
-                    task.retry_policy_status,
-                )
+    if new.state.is_active:
+        for role in new.attempt_status.roles:
+            for task in _ended_with_retry_left(framework, old, role):
+                raise Violation(f"{framework.name}: {role.name}-{task.index} completed with retries left")
 
 
-def _check_retry_is_not_allowed(
-    name: str,
+def _ended_with_retry_left(
+    framework: Framework, old: FrameworkStatus | None, role: TaskRoleStatus
+) -> list[TaskStatus]:
+    """Return the tasks that have just been completed although their policy allows a retry."""
+    spec = framework.spec.role(role.name)
+    if spec is None:
+        return []
+    policy = spec.task.retry_policy
+    return [
+        task
+        for task in role.task_statuses
+        if task.state is State.COMPLETED
+        and not task.deletion_pending
+        and not _was_task_over(old, task)
+        and _has_retry_left(policy, task.attempt_status.completion_status, task.retry_policy_status)
+    ]
+
+
+def _waited_for_retry(old: FrameworkStatus | None, task: TaskStatus) -> bool:
+    """Return whether the task waited for a retry when the attempt of the Framework ended."""
+    if task.attempt_status.completion_time != task.completion_time:
+        return True
+    return old is not None and any(
+        before.instance_uid == task.instance_uid
+        and before.attempt_status.id == task.attempt_status.id
+        and before.retry_policy_status.retry_delay_sec is not None
+        for role in old.attempt_status.roles
+        for before in role.task_statuses
+    )
+
+
+def _has_retry_left(
     policy: RetryPolicySpec,
     completion: FrameworkAttemptCompletionStatus | TaskAttemptCompletionStatus | None,
     retries: RetryPolicyStatus,
-) -> None:
+    suspended: int = 0,
+) -> bool:
     if completion is None or completion.code in NEVER_RETRIED:
-        return
-    is_failed = completion.type.name == "Failed"
-    is_classified = bool({"Transient", "Permanent"} & set(completion.type.attributes))
-    if policy.fancy_retry_policy and is_failed and is_classified:
-        return
+        return False
+    is_failed, attributes = completion.type.is_failed, set(completion.type.attributes)
+    if policy.fancy_retry_policy and is_failed and "Permanent" in attributes:
+        return False
+    if policy.fancy_retry_policy and is_failed and "Transient" in attributes:
+        uncounted = retries.total_retried_count - retries.accountable_retried_count - suspended
+        return policy.max_transient_retry_count is None or uncounted < policy.max_transient_retry_count
     limit = policy.max_retry_count
-    is_allowed = limit == ALWAYS_RETRY or (
+    return limit == ALWAYS_RETRY or (
         is_failed and (limit == RETRY_IF_FAILED or retries.accountable_retried_count < limit)
     )
-    require(not is_allowed, f"{name} completed with retries left: {completion}, {policy}")
 
 
 def _check_delay(
