@@ -105,6 +105,18 @@ def test_too_many_changes_are_one_replacement(compress: bool) -> None:
     assert is_compressed is compress
 
 
+def test_removal_of_all_roles_removes_the_compressed_field() -> None:
+    """Readers would expand the compressed statuses of the removed roles again, because the plain field is empty."""
+    large = framework(3000)
+    assert large.status is not None
+    stored = apply_patch(large, operations(msgspec.structs.replace(large, status=None), large.status))
+    attempt = msgspec.structs.replace(large.status.attempt_status, task_role_statuses=())
+    empty = msgspec.structs.replace(large.status, attempt_status=attempt)
+    patched = json_patch.json_patch(stored, operations(large, empty))
+    decoded = codec.decode_framework(json.dumps(patched).encode())
+    assert decoded.status == empty
+
+
 def test_change_of_compression_removes_the_other_field() -> None:
     large, small = framework(3000), framework(2)
     assert large.status is not None

@@ -25,6 +25,7 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate import refusals
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
+from windlass.simulate.encoded_statuses import EncodedStatuses
 from windlass.simulate.invariants import Invariants, RequestInvariants, require
 from windlass.simulate.port import Requests, SimulatedPort
 from windlass.simulate.scenario import Faults, Occurrence
@@ -70,6 +71,8 @@ class SimulatedController:
         *,
         rate: float = 1.0,
         ahead: float = 0.0,
+        encoded: EncodedStatuses | None = None,
+        compression_threshold: int | None = None,
     ) -> None:
         self._timeline = timeline
         self._server = server
@@ -80,7 +83,12 @@ class SimulatedController:
         self._stores = 0
         self._request_invariants = request_invariants
         self.port = SimulatedPort(
-            server, self._inject_fault, self._check_decision, self._invariants_of_leader
+            server,
+            self._inject_fault,
+            self._check_decision,
+            self._invariants_of_leader,
+            encoded,
+            compression_threshold,
         )
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()

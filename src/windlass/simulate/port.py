@@ -4,15 +4,20 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from windlass.controller.engine import lease_guard
+from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.keys import key_of
 from windlass.controller.engine.port import ConflictError, DeletedPods, Listed, RequestError
 from windlass.decide.types import DeletePod, Reason
+from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.requests import Request, Verb
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate.api_server import ApiServer, Propagation
-from windlass.simulate.invariants import RequestInvariants
+from windlass.simulate.encoded_statuses import EncodedStatuses
+from windlass.simulate.invariants import RequestInvariants, require
 
 T = TypeVar("T")
 
@@ -27,6 +32,18 @@ class Requests:
         return (yield self)
 
 
+class _SilentObserver:
+    """Ignores what the port reports about a stored status."""
+
+    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
+
+    def on_stored(self, before: Framework, after: Framework) -> None: ...
+
+    def on_status_missing(self, group: str) -> None: ...
+
+    def on_failure(self, framework: Framework, action: str, error: RequestError) -> None: ...
+
+
 class SimulatedPort:
     """The controller's port, in memory."""
 
@@ -36,8 +53,13 @@ class SimulatedPort:
         inject_fault: Callable[[str, Framework | None], RequestError | None],
         on_store: Callable[[Framework, FrameworkStatus], None],
         invariants: Callable[[], RequestInvariants | None],
+        encoded: EncodedStatuses | None = None,
+        compression_threshold: int | None = None,
     ) -> None:
+        """With `encoded`, statuses are stored by JSON patches. Without a threshold, they are not compressed."""
         self._server = server
+        self._encoded = encoded
+        self._compression_threshold = compression_threshold
         self._invariants = invariants
         self._inject_fault = inject_fault
         self._on_store = on_store
@@ -55,7 +77,7 @@ class SimulatedPort:
                 return error
             try:
                 answer = do()
-            except RequestError as refused:
+            except (RequestError, ApiError) as refused:
                 return refused
             return self._inject_fault(f"{operation} after", framework) or answer
 
@@ -65,7 +87,7 @@ class SimulatedPort:
         self, operation: str, do: Callable[[], T | RequestError], framework: Framework | None = None
     ) -> T:
         (answer,) = await Requests(self._request(operation, framework, do))
-        if isinstance(answer, RequestError):
+        if isinstance(answer, RequestError | ApiError):
             raise answer
         result: T = answer
         return result
@@ -74,8 +96,38 @@ class SimulatedPort:
         self._on_store(framework, status)
         if (invariants := self._invariants()) is not None:
             invariants.check_store(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
+        if self._encoded is not None:
+            return await self._store_encoded(self._encoded, framework, status)
         store = partial(self._server.store_status, framework, status)
         return await self._send("store_status", store, framework)
+
+    async def _store_encoded(
+        self, encoded: EncodedStatuses, framework: Framework, status: FrameworkStatus
+    ) -> Framework:
+        """Store the status with the patches of the real port, and require that the server decodes the same status."""
+
+        def handle(request: Request) -> bytes:
+            answer = encoded.handle(request)
+            if request.verb is Verb.PATCH:
+                stored = self._server.frameworks[key_of(framework)].status
+                require(stored == status, f"{framework.name}: the stored status differs from the decided one")
+            return answer
+
+        async def send(request: Request, _timeout: float) -> bytes:
+            operation = "store_status" if request.verb is Verb.PATCH else "read_framework"
+            return await self._send(operation, partial(handle, request), framework)
+
+        port = ApiPort(
+            send,
+            lease_guard.unrestricted(),
+            _SilentObserver(),
+            timeout=1.0,
+            field_manager="windlass",
+            compress=self._compression_threshold is not None,
+            compression_threshold=self._compression_threshold,
+            monotonic=self._server.now.timestamp,
+        )
+        return await port.store_status(framework, status)
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         read = partial(self._server.frameworks.get, key_of(framework))

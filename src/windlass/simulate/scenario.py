@@ -94,9 +94,11 @@ class Occurrence(StrEnum):
     FORCED_DELETION = "a pod was deleted by force"
     FORCED_DELETION_DUE_AFTER_FAULTS = "a pod with a timeout was still terminating after the faults had ended"
     NAMESPACE_TERMINATING = "an object was rejected because the namespace was being deleted"
+    PATCH_REJECTED = "a patch did not fit the stored status"
     PERMISSION_MISSING = "a request was rejected because the controller lacked the permission"
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
+    STATUS_COMPRESSED = "the task statuses were stored compressed"
     TERMINAL_POD_LINGERED = "a deleted pod turned terminal and still existed"
     THROTTLED = "a request was rejected with 429"
     TIED_RULES = "several completion rules were met in the same second"
@@ -129,6 +131,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """Number of controllers, one of which leads."""
     is_lockstep: bool = False
     """Whether all pods take the same time to be bound, to start and to end."""
+    is_encoded: bool = False
+    """Whether statuses are stored by JSON patches, which some controllers compress."""
     endless_roles: frozenset[str] = frozenset()
     """Roles whose containers never end by themselves, e.g. parameter servers."""
     faults_end: float = 0.0
@@ -193,6 +197,7 @@ def draw(seed: int) -> Scenario:
         submissions=submissions,
         events=tuple(sorted(events, key=lambda event: event.at)),
         faults=faults,
+        is_encoded=random.random() < 0.25,
         faults_end=faults_end,
     )
 

@@ -18,6 +18,7 @@ from windlass.simulate import builders, refusals
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
+from windlass.simulate.encoded_statuses import EncodedStatuses
 from windlass.simulate.invariants import Invariants, RequestInvariants, Violation, require
 from windlass.simulate.kubelets import Kubelets
 from windlass.simulate.namespaces import NamespaceController
@@ -43,6 +44,7 @@ class Simulation:
         self.server = ApiServer(self.timeline, self._random)
         if scenario.has_wrong_clocks:
             self.server.clock_tolerance = CLOCK_TOLERANCE
+        self._encoded = EncodedStatuses(self.server) if scenario.is_encoded else None
         self._batch_size: int | None = None
         if scenario.faults is not QUIET and scenario.seed % 3 == 1:
             self.server.max_pods_per_delete = 1 + scenario.seed % 2
@@ -169,6 +171,8 @@ class Simulation:
             batch_size=self._batch_size,
             rate=rate,
             ahead=ahead,
+            encoded=self._encoded,
+            compression_threshold=self._random.choice((None, 1, 1500)) if self._encoded else None,
         )
 
     def _elect(self, number: int) -> None:

@@ -79,12 +79,13 @@ def encode_framework(framework: Framework) -> bytes:
     return _encoder.encode(framework)
 
 
-def compress_status(status: FrameworkStatus) -> FrameworkStatus:
-    """Return the status for storage: large task role statuses become base64(gzip(JSON)). Deterministic."""
+def compress_status(status: FrameworkStatus, threshold: int | None = None) -> FrameworkStatus:
+    """Return the status for storage: task role statuses of `threshold` bytes or more (default: COMPRESSION_THRESHOLD)
+    become base64(gzip(JSON)). Deterministic."""
     if not status.attempt_status.task_role_statuses:
         return status
     plain = _encoder.encode(status.attempt_status.task_role_statuses)
-    if len(plain) < COMPRESSION_THRESHOLD:
+    if len(plain) < (COMPRESSION_THRESHOLD if threshold is None else threshold):
         return status
     compressor = zlib.compressobj(_COMPRESSION_LEVEL, wbits=_GZIP)
     compressed = base64.b64encode(compressor.compress(plain) + compressor.flush()).decode()

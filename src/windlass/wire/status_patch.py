@@ -34,12 +34,18 @@ _COMPARED_BY_FIELD: tuple[type[msgspec.Struct], ...] = (
 _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
 
-def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
+def status_patch(
+    framework: Framework, status: FrameworkStatus, *, compress: bool, threshold: int | None = None
+) -> bytes:
     """Return the patch that changes the status of a stored Framework to `status`."""
     if framework.status is None:
-        return full_status_patch(framework, status, compress=compress)
-    stored = codec.compress_status(status) if compress else status
-    if stored is not status:
+        return full_status_patch(framework, status, compress=compress, threshold=threshold)
+    stored = codec.compress_status(status, threshold) if compress else status
+    has_same_roles = _have_same_identities(
+        framework.status.attempt_status.task_role_statuses, status.attempt_status.task_role_statuses
+    )
+    if stored is not status or not has_same_roles:
+        # With other roles, a patch of the plain field would fit even if the compressed field is stored, and keep that.
         return _encoded(framework, _with_whole_attempt(framework.status, stored))
     operations: list[Json] = []
     for operation in _differences("/status", framework.status, status):
@@ -49,9 +55,11 @@ def status_patch(framework: Framework, status: FrameworkStatus, *, compress: boo
     return _encoded(framework, operations)
 
 
-def full_status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
+def full_status_patch(
+    framework: Framework, status: FrameworkStatus, *, compress: bool, threshold: int | None = None
+) -> bytes:
     """Return a patch that replaces the whole status, whatever is stored."""
-    stored = codec.compress_status(status) if compress else status
+    stored = codec.compress_status(status, threshold) if compress else status
     return _encoded(framework, [_set("/status", stored)])
 
 

@@ -80,6 +80,7 @@ class ApiPort:
         field_manager: str,
         compress: bool,
         monotonic: Callable[[], float],
+        compression_threshold: int | None = None,
     ) -> None:
         self._send = send
         self._guard = guard
@@ -87,6 +88,7 @@ class ApiPort:
         self._timeout = timeout
         self._field_manager = field_manager
         self._compress = compress
+        self._compression_threshold = compression_threshold
         self._monotonic = monotonic
         self._slots = FairSlots(MAX_PARALLEL_REQUESTS)
         self._blocked_until: dict[str, float] = {}
@@ -97,7 +99,9 @@ class ApiPort:
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         if self._is_blocked(framework.group):
             raise NoStatusError(f"Frameworks of {framework.group} have no status subresource")
-        patch = status_patch.status_patch(framework, status, compress=self._compress)
+        patch = status_patch.status_patch(
+            framework, status, compress=self._compress, threshold=self._compression_threshold
+        )
         try:
             answer = await self._patch_status(framework, patch)
         except NotFoundError as missing:
@@ -107,7 +111,9 @@ class ApiPort:
             if refused.failure.code != 422:
                 raise
             # The format of the stored status is not the expected one, e.g. its task statuses are compressed.
-            patch = status_patch.full_status_patch(framework, status, compress=self._compress)
+            patch = status_patch.full_status_patch(
+                framework, status, compress=self._compress, threshold=self._compression_threshold
+            )
             answer = await self._patch_status(framework, patch)
         self._blocked_until.pop(framework.group, None)
         version = _decoded(metadata.decode_version, answer).metadata.resource_version
