@@ -346,9 +346,8 @@ class ApiServer:
 
     def remove_finalizer(self, uid: str) -> None:
         self._finalizers.discard(uid)
-        found = self._by_uid.get(uid)
-        if found is not None and uid in self._removed_when_finalized:
-            self._remove(found)
+        if uid in self._removed_when_finalized and uid in self._by_uid:
+            self._remove(self._by_uid[uid])
 
     def _is_kept_by_finalizer(self, found: Watched) -> bool:
         """Return whether an object to remove has a finalizer. If so, it is only marked as being deleted."""
