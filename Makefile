@@ -131,6 +131,7 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Run the benchmarks, compare wi
 	$(BIN)/python bench/barrier.py
 	$(BIN)/python bench/commands.py
 	$(BIN)/python bench/live_view.py
+	$(BIN)/python bench/output.py
 	$(EXAMPLES)/bin/python bench/launch.py
 	@$(BIN)/python bench/figures.py
 

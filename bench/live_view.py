@@ -21,7 +21,7 @@ from windlass.cli.terminal.live_terminal import Screen, Size
 from windlass.cli.terminal.output import Style
 from windlass.render.manifest import Manifest
 from windlass.runner import usage
-from windlass.runner.report import LogLine, ProgressLine, Source, Topic
+from windlass.runner.report import LogLines, ProgressLine, Source, Topic
 from windlass.wire import codec, progress
 
 TASKS = 200
@@ -126,7 +126,7 @@ async def send_updates(
                 f"windlass progress {step}/1000 loss=0.{number % 1000:03}" if number % 2 else f"line {number}"
             )
             now = datetime.now(UTC)
-            screen.report(LogLine(Topic.LOG, now, task, "main", line))
+            screen.report(LogLines(Topic.LOG, now, task, "main", line.encode()))
             found = progress.parse_line(line)
             if found is not None:
                 screen.report(

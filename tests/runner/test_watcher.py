@@ -1,24 +1,54 @@
-"""Output of containers, read from a stream in pieces."""
+"""Output of containers: of exactly the run that was observed, from a stream in pieces or from its log file."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from windlass.kubeapi import access
+from windlass.cli.terminal.output import Output, Style
+from windlass.client import pods
+from windlass.client.pods import Run
+from windlass.client.submit.plan import SubmitPlan
+from windlass.kubeapi import access, errors
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
+from windlass.localcluster.cluster import PODS
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
+from windlass.localcluster.sandbox.process.log_writer import LogWriter
 from windlass.runner import watcher
+from windlass.runner.report import LogLines, Reported
+from windlass.runner.watcher import Watcher
+
+
+def status(restarts: int = 0, state: str = "running", last: str = "waiting") -> dict[str, Any]:
+    fields: dict[str, Any] = {"running": {}, "terminated": {"exitCode": 1}, "waiting": {}}
+    return {
+        "name": "main",
+        "restartCount": restarts,
+        "state": {state: fields[state]},
+        "lastState": {last: fields[last]},
+    }
+
+
+def pod(uid: str, container: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "digits-ps-0", "namespace": "here", "uid": uid},
+        "status": {"containerStatuses": [container or status()]},
+    }
 
 
 class InPieces(Transport):
-    """A transport that responds with these pieces."""
+    """A transport that responds to a log request with these pieces, and to others with the current pod."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], current: dict[str, Any] | None) -> None:
         super().__init__(access.unix("/nonexistent/socket"))
         self.asked: list[Request] = []
         self._pieces = pieces
+        self._current = current
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -31,24 +61,115 @@ class InPieces(Transport):
         for piece in self._pieces:
             yield piece
 
+    async def send(self, request: Request, timeout: float = 30.0) -> bytes:
+        if self._current is None:
+            raise errors.from_response(404, {}, b"{}")
+        return msgspec.json.encode(self._current)
 
-LINES = {
-    "whole": ([b"a\nb\n"], ["a", "b"]),
-    "pieces": ([b"a", b"b\n\nc"], ["ab", "", "c"]),
-    "not-utf-8": ([b"\xc3", b"\xa4\xff\n"], ["ä\N{REPLACEMENT CHARACTER}"]),
-    "long": ([b"x" * 70_000, b"\ny"], ["x" * 65_536, "x" * (70_000 - 65_536), "y"]),
+
+class Recorder(Output):
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream, Style())
+        self.items: list[Reported] = []
+
+    def report(self, item: Reported) -> None:
+        self.items.append(item)
+
+    @property
+    def blocks(self) -> list[bytes]:
+        return [item.data for item in self.items if isinstance(item, LogLines)]
+
+
+def read(transport: InPieces, data: Path) -> Recorder:
+    """Read the output of the first run of the container of the pod `mine`."""
+    with (data / "out").open("wb") as stream:
+        recorder = Recorder(stream)
+
+        async def main() -> None:
+            async with transport:
+                reader = Watcher(SubmitPlan(()), transport, recorder, data, reads_logs=True)
+                mine = pods.decode(msgspec.json.encode(pod("mine")))
+                await reader._read_log(mine, Run("mine", "main", 0))
+
+        asyncio.run(main())
+        recorder.finish()
+    return recorder
+
+
+BLOCKS = {
+    "whole": ([b"a\nb\n"], [b"a\nb\n"]),
+    "pieces": ([b"a", b"b\n\nc"], [b"ab\n\n", b"c"]),
+    "not-utf-8": ([b"\xc3", b"\xa4\xff\n"], [b"\xc3\xa4\xff\n"]),
+    "long": ([b"x" * 70_000, b"\ny"], [b"x" * 70_000, b"\n", b"y"]),
+    "long-with-wide-characters": (
+        [b"x" * 65_535 + "ä".encode(), "ä\n".encode()],
+        [b"x" * 65_535 + "ä".encode(), "ä\n".encode()],
+    ),
     "empty": ([b""], []),
 }
 
 
-@pytest.mark.parametrize(("pieces", "expected"), LINES.values(), ids=LINES)
-def test_lines_of_a_container(pieces: list[bytes], expected: list[str]) -> None:
-    async def main() -> tuple[list[str], list[Request]]:
-        async with InPieces(pieces) as transport:
-            lines = [line async for line in watcher.follow_log(transport, "here", "digits-ps-0", "main")]
-            return lines, transport.asked
-
-    lines, (asked,) = asyncio.run(main())
-    assert lines == expected
+@pytest.mark.parametrize(("pieces", "expected"), BLOCKS.values(), ids=BLOCKS)
+def test_output_is_reported_in_blocks_of_lines(
+    tmp_path: Path, pieces: list[bytes], expected: list[bytes]
+) -> None:
+    transport = InPieces(pieces, pod("mine"))
+    assert read(transport, tmp_path).blocks == expected
+    (asked,) = transport.asked
     assert asked.path == "/api/v1/namespaces/here/pods/digits-ps-0/log"
     assert dict(asked.query) == {"container": "main", "follow": "true"}
+
+
+def test_progress_is_reported_after_its_line(tmp_path: Path) -> None:
+    lines = [b"windlass progress 1/3 loss=0.5\n", b"no windlass progress 7/8\n", b"windlass progress x\n"]
+    text = b"".join([*lines, b"windlass progress 2/3\nmore\n"])
+    found = read(InPieces([text], pod("mine")), tmp_path).items
+    reported = [item.data if isinstance(item, LogLines) else item.step for item in found]  # type: ignore[union-attr]
+    assert reported == [lines[0], 1, b"".join([*lines[1:], b"windlass progress 2/3\n"]), 2, b"more\n"]
+
+
+OTHERS = {
+    "deleted": None,
+    "replaced by the next attempt": pod("other"),
+    "restarted container": pod("mine", status(1)),
+}
+
+
+@pytest.mark.parametrize("current", OTHERS.values(), ids=OTHERS)
+def test_log_of_another_run_is_not_reported(tmp_path: Path, current: dict[str, Any] | None) -> None:
+    """The response may be the log of another pod of the same name. The log file of the ended run is read instead."""
+    folder = PodDirectory(tmp_path / PODS / "mine").logs("main")
+    folder.mkdir(parents=True)
+    log = LogWriter(str(folder / "0.log"), max_bytes=100)
+    for number in range(10):
+        log.write("stdout", b"line %d\n" % number)
+    log.close()
+    found = read(InPieces([b"of another run\n"], current), tmp_path)
+    assert b"".join(found.blocks) == b"".join(b"line %d\n" % number for number in range(10))
+
+
+def test_log_deleted_with_its_pod_is_reported(tmp_path: Path) -> None:
+    (line,) = read(InPieces([b"of another pod\n"], pod("other")), tmp_path).items
+    assert "cannot read the output of container main: the log was deleted with its pod" in str(line)
+
+
+RUNS = {
+    "waiting": (status(state="waiting"), []),
+    "running": (status(), [0]),
+    "ended": (status(state="terminated"), [0]),
+    "ended and waiting for its restart": (status(2, "waiting", "terminated"), [2]),
+    "restarted": (status(3, "running", "terminated"), [2, 3]),
+}
+
+
+@pytest.mark.parametrize(("container", "expected"), RUNS.values(), ids=RUNS)
+def test_runs_that_may_have_a_log(container: dict[str, Any], expected: list[int]) -> None:
+    """A short run may be observed only after its end."""
+    found = pods.decode(msgspec.json.encode(pod("mine", container)))
+    assert [run.restart_count for run in found.started_runs] == expected
+
+
+def test_block_size_limits_the_memory_of_large_chunks(tmp_path: Path) -> None:
+    found = read(InPieces([b"word\n" * 100_000], pod("mine")), tmp_path)
+    assert b"".join(found.blocks) == b"word\n" * 100_000
+    assert max(map(len, found.blocks)) <= watcher.MAX_BLOCK_BYTES + len(b"word\n")

@@ -78,6 +78,11 @@ class ScriptedLogs:
         self._current[pod, container].is_lost = True
         self._wake()
 
+    def rotate(self, pod: str, container: str = "main") -> None:
+        """Delete the lines written so far, and break all open connections."""
+        self._current[pod, container].lines.clear()
+        self.cut()
+
     def restart(self, pod: str, container: str = "main") -> None:
         self.end(pod, container)
         self._previous[pod, container] = self._current.pop((pod, container))

@@ -3,7 +3,7 @@
 `windlass.model.pods` contains the smaller view that the controller needs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -207,6 +207,17 @@ class Pod(Sparse, frozen=True):
 
     def run_of(self, status: ContainerStatus) -> Run:
         return Run(self.uid, status.name, status.restart_count)
+
+    @property
+    def started_runs(self) -> Iterator[Run]:
+        """The latest runs of the containers that may have written a log, at most two of each container."""
+        for status in self.container_statuses:
+            run = self.run_of(status)
+            if status.has_started and status.has_run_before:
+                yield run._replace(restart_count=run.restart_count - 1)
+            # While a container waits for its restart, its current run is the one that has ended.
+            if status.has_started or status.has_run_before:
+                yield run
 
     def is_of(self, framework: Framework) -> bool:
         """Return whether the pod belongs to this Framework, not to an earlier one of the same name."""

@@ -56,12 +56,15 @@ class Opened(Line, frozen=True):
     url: str
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class LogLines(msgspec.Struct, frozen=True):
+    """Lines that a container wrote one after another. They are reported together, because containers may write fast."""
+
     event: Topic
     time: datetime
     object: str
     container: str
-    line: str
+    data: bytes
+    """The lines as the container wrote them. If it does not end with a newline, the last line is incomplete."""
 
 
 class Source(StrEnum):
@@ -103,7 +106,7 @@ class Verdict(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-Reported = Line | LogLine | ProgressLine | Verdict
+Reported = Line | LogLines | ProgressLine | Verdict
 
 
 class Reporter(Protocol):
@@ -125,6 +128,9 @@ class Reporter(Protocol):
 
     async def wait_for_reader(self) -> None:
         """Wait until the reader of the stream has caught up."""
+
+    def abandon(self) -> None:
+        """Do not wait for the reader any more, because the run ends at once."""
 
     def finish(self) -> None:
         """Wait until everything is written. Raises OSError if that fails."""

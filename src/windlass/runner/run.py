@@ -80,6 +80,7 @@ async def run_with_timeout(
     if is_done:
         verdicts = task.result()
     elif interrupts.end.is_set():
+        reporter.abandon()
         verdicts = [_error(plan, "ended at once", exit_codes.INTERRUPTED)]
     else:
         state = "ready" if plan.companions_only else "completed"

@@ -121,6 +121,8 @@ class Session:
             self._background.discard(controller)
             self._stop_controller.set()
             await controller
+        # The jobs have completed in time. Their output takes as long as its reader.
+        self._interrupts.without_timeout.set()
         await self._watcher.drain()
         verdicts = [self._verdict(watched) for watched in self._watcher.jobs.values()]
         await self._stay_open(verdicts)
@@ -150,7 +152,6 @@ class Session:
         was_stopped = self._interrupts.stop.is_set()
         if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return
-        self._interrupts.without_timeout.set()
         self._interrupts.can_be_graceful = True
         message = verdict.with_companions(verdicts, self._companions.urls)
         self._report(Line(Topic.COMPANION, now(), self._plan.name, "GoesOn", message))

@@ -1,18 +1,19 @@
 """Watch the jobs of a run: Frameworks, pods, events, logs, progress and usage. `report` selects the lines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from windlass.client import pods
-from windlass.client.logs.lines import Splitter
+from windlass.client.logs.lines import LineBuffer
 from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
 from windlass.kubeapi import requests, responses
-from windlass.kubeapi.errors import ApiError, NotFoundError
+from windlass.kubeapi.errors import ApiError, NotFoundError, ResponseError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
@@ -29,7 +30,7 @@ from windlass.runner.report import (
     Event,
     Line,
     LineSelector,
-    LogLine,
+    LogLines,
     ProgressLine,
     Reporter,
     Source,
@@ -39,12 +40,15 @@ from windlass.runner.report import (
 from windlass.wire import codec, progress
 from windlass.wire.progress import Progress
 
-LAST_LOGS_SECONDS = 5.0
-"""Time limit for the remaining output of containers after the jobs have completed."""
 MAX_LINE_BYTES = 64 * 1024
 """Longer lines are split."""
+MAX_BLOCK_BYTES = 64 * 1024
+"""Amount of output that is formatted at once."""
 POLL_SECONDS = 2.0
 """Interval for reading progress files and usage."""
+
+_CODES_OF_OTHER_PODS = (400, 404)
+"""The pod was deleted; a new one of the same name may not have started yet."""
 
 _decode_event = msgspec.json.Decoder(Event).decode
 
@@ -98,8 +102,9 @@ class Watcher:
         body = await self._transport.send(requests.list_page(EVENTS, limit=0))
         for item in responses.decode_page(body).objects:
             self._on_event(item)
+        # A log ends where the supervisor's record of the ended container ends.
         if self._logs:
-            await asyncio.wait(self._logs.values(), timeout=LAST_LOGS_SECONDS)
+            await asyncio.wait(self._logs.values())
         self._read_files()
 
     @property
@@ -156,9 +161,8 @@ class Watcher:
         file = eta.progress_file(pod, self._pod_directory(pod.metadata.uid))
         if file is not None:
             self._pods_by_progress_file[file] = pod
-        for status in pod.container_statuses if self._reads_logs else ():
-            run = pod.run_of(status)
-            if status.has_started and run not in self._logs:
+        for run in pod.started_runs if self._reads_logs else ():
+            if run not in self._logs:
                 self._logs[run] = asyncio.create_task(self._read_log(pod, run))
 
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:
@@ -172,31 +176,60 @@ class Watcher:
     # Logs and progress
 
     async def _read_log(self, pod: Pod, run: Run) -> None:
-        meta, container = pod.metadata, run.container
+        buffer = LineBuffer(MAX_LINE_BYTES)
         try:
-            async for line in follow_log(self._transport, meta.namespace, meta.name, container):
-                await self._reporter.wait_for_reader()
-                self._on_line(pod, container, line)
-        except NotFoundError:
-            # The pod was deleted before its log could be requested. The log file still exists.
-            text = log_reader.all_text(
-                self._pod_directory(run.pod).logs(container), log_format.file_name(run.restart_count)
-            )
-            splitter = Splitter(MAX_LINE_BYTES)
-            for piece in (*splitter.feed(text), *splitter.end()):
-                self._on_line(pod, container, piece.data.decode("utf-8", "replace"))
-        except ApiError as error:
-            message = f"cannot read the output of container {container}: {error}"
+            async with contextlib.aclosing(self._log_chunks(pod, run)) as chunks:
+                async for chunk in chunks:
+                    for start in range(0, len(chunk), MAX_BLOCK_BYTES):
+                        await self._reporter.wait_for_reader()
+                        self._on_output(pod, run, buffer.feed(chunk[start : start + MAX_BLOCK_BYTES]))
+        except (ApiError, OSError) as error:
+            message = f"cannot read the output of container {run.container}: {error}"
             self._reporter.report(Line(Topic.POD, now(), self._lines.name_of(pod), "NoLog", message))
+        self._on_output(pod, run, buffer.end())
+
+    async def _log_chunks(self, pod: Pod, run: Run) -> AsyncGenerator[bytes, None]:
+        """Yield the output of one run of a container until it ends. Raises ApiError and OSError.
+
+        A log is requested by pod name, but the pod of the next attempt has the same name, and the container may have
+        been restarted. In these cases the run has ended, and its log file is read.
+        """
+        namespace, name = pod.metadata.namespace, pod.metadata.name
+        request = requests.log(namespace, name, container=run.container, follow="true")
+        try:
+            async with self._transport.stream(request) as chunks:
+                current = pods.decode(await self._transport.send(requests.get(PODS, namespace, name)))
+                if run in map(current.run_of, current.container_statuses):
+                    async for chunk in chunks:
+                        yield chunk
+                    return
+        except ResponseError as error:
+            is_gone = error.failure.code in _CODES_OF_OTHER_PODS
+            if not is_gone:
+                raise
+        directory = self._pod_directory(run.pod)
+        if not directory.path.exists():
+            raise FileNotFoundError("the log was deleted with its pod")
+        file = log_format.file_name(run.restart_count)
+        for chunk in log_reader.ended_log(directory.logs(run.container), file):
+            yield chunk
+            await asyncio.sleep(0)
 
     def _pod_directory(self, uid: str) -> PodDirectory:
         return PodDirectory(self._data / PODS_DIRECTORY / uid)
 
-    def _on_line(self, pod: Pod, container: str, line: str) -> None:
-        found = progress.parse_line(line)
-        self._reporter.report(LogLine(Topic.LOG, now(), self._lines.name_of(pod), container, line))
-        if found is not None:
+    def _on_output(self, pod: Pod, run: Run, data: bytes) -> None:
+        start = 0
+        for end, found in progress.parse_lines(data):
+            self._report_output(pod, run, data[start:end])
             self._report_progress(pod, found, Source.LOG)
+            start = end
+        self._report_output(pod, run, data[start:])
+
+    def _report_output(self, pod: Pod, run: Run, data: bytes) -> None:
+        if data:
+            name = self._lines.name_of(pod)
+            self._reporter.report(LogLines(Topic.LOG, now(), name, run.container, data))
 
     async def _poll_files(self) -> None:
         while True:
@@ -227,21 +260,6 @@ class Watcher:
                 await asyncio.Event().wait()  # stop polling: the cluster has no metrics API
             except (ApiError, msgspec.DecodeError):
                 continue
-
-
-async def follow_log(transport: Transport, namespace: str, pod: str, container: str) -> AsyncIterator[str]:
-    """Yield the log lines of a container until it ends. Raises ApiError.
-
-    Unlike `windlass.client.logs`, it does not reconnect: the run and its cluster are on the same machine.
-    """
-    request = requests.log(namespace, pod, container=container, follow="true")
-    splitter = Splitter(MAX_LINE_BYTES)
-    async with transport.stream(request) as chunks:
-        async for chunk in chunks:
-            for piece in splitter.feed(chunk):
-                yield piece.data.decode("utf-8", "replace")
-    for piece in splitter.end():
-        yield piece.data.decode("utf-8", "replace")
 
 
 def _ignore(_: object) -> None:

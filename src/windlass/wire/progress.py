@@ -7,7 +7,7 @@ Users' programs write both, so the functions return None for invalid text and ra
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -40,6 +40,19 @@ class Progress(msgspec.Struct, frozen=True):
 
 def parse_line(line: str) -> Progress | None:
     return _parse(line[len(_MARK) :]) if line.startswith(_MARK) else None
+
+
+def parse_lines(data: bytes) -> Iterator[tuple[int, Progress]]:
+    """Yield the progress in lines of a log, each with the position after its line. Usually no line has any."""
+    mark = _MARK.encode()
+    at = data.find(mark)
+    while at >= 0:
+        end = data.find(b"\n", at) + 1 or len(data)
+        begins_line = at == 0 or data[at - 1 : at] == b"\n"
+        found = parse_line(data[at:end].decode("utf-8", "replace")) if begins_line else None
+        if found is not None:
+            yield end, found
+        at = data.find(mark, end)
 
 
 def parse_file(data: bytes) -> Progress | None:

@@ -64,6 +64,7 @@ def test_json_format(place: Place) -> None:
         "attempt": 0,
         "container": "main",
         "line": "no end",
+        "partial": True,
     }
 
 

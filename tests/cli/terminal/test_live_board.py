@@ -29,7 +29,7 @@ from windlass.model.status import (
     TaskStatus,
 )
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLine, ProgressLine, Source, Topic
+from windlass.runner.report import Line, LogLines, ProgressLine, Source, Topic
 from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
@@ -123,8 +123,8 @@ def test_phase_of_a_task(
 RUNNING = framework(task(0, State.ATTEMPT_RUNNING), task(1, State.ATTEMPT_RUNNING))
 
 
-def log(line: str, name: str = "worker-0") -> LogLine:
-    return LogLine(Topic.LOG, NOW, name, "main", line)
+def log(line: str, name: str = "worker-0") -> LogLines:
+    return LogLines(Topic.LOG, NOW, name, "main", line.encode())
 
 
 LINES = {
@@ -140,14 +140,14 @@ LINES = {
 def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
     found = board(RUNNING)
     for line in lines:
-        found.add_log_line(log(line))
-    found.add_log_line(log("of a pod that runs no task", "sidecar"))
+        found.add_log_lines(log(line))
+    found.add_log_lines(log("of a pod that runs no task", "sidecar"))
     assert [row.line for row in rows(found)] == [expected, ""]
 
 
 def test_progress_is_shown() -> None:
     found = board(RUNNING)
-    found.add_log_line(log("windlass progress 3/10 loss=0.5"))
+    found.add_log_lines(log("windlass progress 3/10 loss=0.5"))
     found.update_progress(
         ProgressLine(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0)
     )
@@ -164,7 +164,7 @@ AGAIN = {
 @pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN.keys())
 def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
     found = board(RUNNING)
-    found.add_log_line(log("last words"))
+    found.add_log_lines(log("last words"))
     found.update_progress(ProgressLine(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
     found.update_status(job(), again)
     (row, _) = rows(found)
@@ -234,7 +234,7 @@ def test_tasks_of_several_jobs_are_prefixed() -> None:
     first, second = job("job/"), job("other/", "other")
     found = Board([first, second], BEGAN)
     found.update_status(first, RUNNING)
-    found.add_log_line(log("mine", "other/worker-1"))
+    found.add_log_lines(log("mine", "other/worker-1"))
     assert [(row.name, row.phase, row.line) for row in rows(found)] == [
         ("job/worker-0", Phase.RUNNING, ""),
         ("job/worker-1", Phase.RUNNING, ""),
@@ -248,5 +248,5 @@ def test_removed_task_disappears() -> None:
     spec = msgspec.structs.replace(RUNNING.spec, task_roles=(role,))
     smaller = framework(task(0, State.ATTEMPT_RUNNING))
     found = board(RUNNING, msgspec.structs.replace(smaller, spec=spec))
-    found.add_log_line(log("of one that is gone", "worker-1"))
+    found.add_log_lines(log("of one that is gone", "worker-1"))
     assert [row.name for row in rows(found)] == ["worker-0"]

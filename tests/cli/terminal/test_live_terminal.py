@@ -12,7 +12,7 @@ import pytest
 from windlass.cli.terminal.live_terminal import Canvas, Screen, Size
 from windlass.cli.terminal.output import Style
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLine, Topic, Verdict
+from windlass.runner.report import Line, LogLines, Topic, Verdict
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SIZE = Size(20, 6)
@@ -150,7 +150,7 @@ def shown(stream: io.BytesIO) -> list[str]:
     return terminal.lines
 
 
-LOG = LogLine(Topic.LOG, NOW, "worker-0", "main", "my words")
+LOG = LogLines(Topic.LOG, NOW, "worker-0", "main", b"my words")
 FAILED = Line(Topic.POD, NOW, "worker-0", "Failed", "has failed\x1b[2J")
 ROUTINE = Line(Topic.POD, NOW, "worker-0", "Running", "runs at 10.0.0.1")
 VERDICT = Verdict(Topic.COMPLETED, NOW, "job", "has completed", exit=3)
@@ -172,7 +172,9 @@ def test_final_table_and_verdict_are_shown() -> None:
 def test_output_is_ascii_without_utf8() -> None:
     stream = io.BytesIO()
     made = screen(stream, has_utf8=False, size=lambda: Size(30, 10))
-    made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is"))
+    made.report(
+        LogLines(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is".encode())
+    )
     made.finish()
     assert b"tr?s" in stream.getvalue()
     assert b"~" in stream.getvalue()
@@ -196,7 +198,7 @@ def test_many_reports_are_one_drawing() -> None:
     async def happen() -> None:
         made.attach(asyncio.get_running_loop(), lambda: None)
         for number in range(1000):
-            made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            made.report(LogLines(Topic.LOG, NOW, "worker-0", "main", f"line {number}".encode()))
             if number % 100 == 0:
                 await asyncio.sleep(0)
 
@@ -230,7 +232,7 @@ def test_blocked_terminal_does_not_block_the_run() -> None:
         made.attach(asyncio.get_running_loop(), lambda: None)
         await asyncio.to_thread(stream.was_given_something.wait)
         for number in range(100):
-            made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            made.report(LogLines(Topic.LOG, NOW, "worker-0", "main", f"line {number}".encode()))
             made.report(FAILED)
             await made.wait_for_reader()
             made.draw()

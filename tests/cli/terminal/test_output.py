@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.report import Line, LogLine, Opened, ProgressLine, Reported, Source, Topic
+from windlass.runner.report import Line, LogLines, Opened, ProgressLine, Reported, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -30,6 +31,11 @@ def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more:
 TEXT, JSON = Style(width=NAMES), Style(is_json=True)
 COLOURED = Style(width=NAMES, colours={"ps-0": 36})
 TIME = '"time":"2026-01-02T03:04:05.678900Z"'
+LOG = f'"event":"log",{TIME},"object":"ps-0","container":"main"'
+
+
+def log(data: bytes) -> LogLines:
+    return LogLines(Topic.LOG, NOW, "ps-0", "main", data)
 
 
 @pytest.mark.parametrize(
@@ -52,16 +58,18 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
             TEXT,
             "03:04:05.678  job       Attempt 0 ended with Failed (1)\n",
         ),
-        (LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"), TEXT, "ps-0     | \x1b[1mbold\n"),
+        (log(b"\x1b[1mbold\n"), TEXT, "ps-0     | \x1b[1mbold\n"),
+        (log(b"two\n\nlines"), TEXT, "ps-0     | two\nps-0     | \nps-0     | lines\n"),
         (
-            LogLine(Topic.LOG, NOW, "ps-0", "main", "two\nlines"),
+            log(b'"two"\nlines'),
             JSON,
-            f'{{"event":"log",{TIME},"object":"ps-0","container":"main","line":"two\\nlines"}}\n',
+            f'{{{LOG},"line":"\\"two\\""}}\n{{{LOG},"line":"lines","partial":true}}\n',
         ),
+        (log(b"\n\xff\n"), JSON, f'{{{LOG},"line":""}}\n{{{LOG},"line":"\N{REPLACEMENT CHARACTER}"}}\n'),
         (
-            LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"),
+            log(b"\x1b[1mbold\nplain\n"),
             COLOURED,
-            "\x1b[36mps-0     |\x1b[0m \x1b[1mbold\x1b[0m\n",
+            "\x1b[36mps-0     |\x1b[0m \x1b[1mbold\x1b[0m\n\x1b[36mps-0     |\x1b[0m plain\x1b[0m\n",
         ),
         (
             advance(20, remaining=65.0),
@@ -95,6 +103,10 @@ def test_line_format(monkeypatch: pytest.MonkeyPatch, said: Reported, style: Sty
     assert output.format_line(said, style).decode() == expected
 
 
+def test_bytes_of_containers_are_unchanged() -> None:
+    assert output.format_line(log(b"\xff\x00\n"), TEXT) == b"ps-0     | \xff\x00\n"
+
+
 class BlockedStream(io.BytesIO):
     """Blocks writes until it is released."""
 
@@ -112,8 +124,8 @@ class BlockedStream(io.BytesIO):
 def test_slow_reader_delays_only_logs() -> None:
     stream = BlockedStream()
     lines = Output(stream, Style(width=4))
-    line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
-    number = output.MAX_PENDING + 1
+    line = log(b"words" * 1000)
+    number = output.MAX_PENDING_BYTES // 5000 + 1
 
     async def write() -> bool:
         lines.attach(asyncio.get_running_loop(), lambda: None)
@@ -131,6 +143,30 @@ def test_slow_reader_delays_only_logs() -> None:
     assert asyncio.run(write())
     lines.finish()
     assert stream.getvalue().count(b"\n") == 1 + number
+
+
+def test_run_that_ends_at_once_does_not_wait_for_its_reader() -> None:
+    stream = BlockedStream()
+    lines = Output(stream, Style(width=4))
+    lines.report(log(b"words\n"))
+    stream.was_given_something.wait()
+    lines.abandon()
+    lines.finish()
+    assert stream.getvalue() == b""
+    stream.may_go_on.set()
+
+
+def test_pipe_that_does_not_block() -> None:
+    """E.g. because another process that shares it changed its mode."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    data = b"words\n" * 100_000
+    with open(writer, "wb") as stream, open(reader, "rb") as pipe:  # noqa: PTH123 — descriptors
+        lines = Output(stream, Style(width=4))
+        lines.report(log(data))
+        expected = output.format_line(log(data), Style(width=4))
+        assert pipe.read(len(expected)) == expected
+        lines.finish()
 
 
 class ClosedStream(io.BytesIO):

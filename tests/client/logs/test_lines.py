@@ -49,6 +49,28 @@ def test_very_long_line_is_split() -> None:
     ]
 
 
+def test_long_line_is_not_split_within_a_character() -> None:
+    splitter = Splitter(max_bytes=4)
+    pieces = [*splitter.feed("abcä€".encode()), *splitter.feed("😀😀\n".encode()), *splitter.end()]
+    assert [piece.data.decode() for piece in pieces] == ["abc", "ä", "€😀😀"]
+
+
+BOUNDARIES = {
+    "ascii": (b"abc", 3),
+    "empty": (b"", 0),
+    "whole": ("aä".encode(), 3),
+    "half": ("aä".encode()[:2], 1),
+    "three of four bytes": ("😀".encode()[:3], 0),
+    "two of three bytes": ("a€".encode()[:3], 1),
+    "not UTF-8": (b"\x80\x80\x80\x80\x80", 5),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), BOUNDARIES.values(), ids=BOUNDARIES)
+def test_character_boundary(data: bytes, expected: int) -> None:
+    assert lines.character_boundary(data, len(data)) == expected
+
+
 def answer(written: list[bytes], since: str) -> list[bytes]:
     """Return the response of a kubelet, which compares whole seconds."""
     return [stamp for stamp in written if stamp[:19] >= since[:19].encode()]
@@ -79,6 +101,18 @@ def test_lines_after_the_clock_was_set_back_are_read() -> None:
     cursor.resume()
     again = (b"2026-01-01T00:00:06Z", b"2026-01-01T00:00:02Z", b"2026-01-01T00:00:06Z")
     assert [cursor.advance(stamp) for stamp in again] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("first", "has_gap"), [(b"2026-01-01T00:00:05.5Z", False), (b"2026-01-01T00:00:05.6Z", True)]
+)
+def test_rotated_log_has_a_gap(first: bytes, has_gap: bool) -> None:
+    """The response does not repeat the last line that was read."""
+    cursor = Cursor()
+    cursor.advance(b"2026-01-01T00:00:05.5Z")
+    cursor.resume()
+    assert [cursor.advance(stamp) for stamp in (first, b"2026-01-01T00:00:07Z")] == [has_gap, True]
+    assert cursor.has_gap is has_gap
 
 
 def test_resume_position() -> None:

@@ -274,6 +274,18 @@ def test_lost_connection_is_resumed(started: Place, break_off: str) -> None:
     following.stop()
 
 
+def test_lines_deleted_before_they_were_read_are_reported(started: Place) -> None:
+    """A node deletes old parts of a log while the connection is lost."""
+    following = Following(started, "live", "worker-0")
+    started.write("live-worker-0", "one\n", at=1)
+    following.wait_for("worker-0 one")
+    started.on_scribe(lambda scribe: scribe.rotate(f"{started.name}/live-worker-0"))
+    started.write("live-worker-0", "three\n", at=3)
+    following.wait_for("worker-0 one", "worker-0 three")
+    assert "lines of worker-0 may be missing: the log was rotated" in following.notes
+    following.stop()
+
+
 def test_follow_continues_when_a_restarted_node_does_not_know_its_pods(started: Place) -> None:
     following = Following(started, "live", "worker-0")
     started.write("live-worker-0", "one\n", at=1)

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 from collections.abc import AsyncGenerator, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -260,6 +261,50 @@ def test_without_follow_later_lines_are_ignored(tmp_path: Path) -> None:
                 log.write("stdout", b"more\n")
         log.close()
         assert text == b"one\ntwo\nthree\n"
+
+    run(read())
+
+
+def test_slow_reader_gets_every_line(tmp_path: Path) -> None:
+    """The writer keeps the files that are not read yet."""
+
+    async def read() -> None:
+        log = writer(tmp_path, max_bytes=50, max_files=2)
+        log.write("stdout", b"first\n")
+        with contextlib.closing(DirectoryWatcher()) as news:
+            pieces = log_reader.read(
+                tmp_path, "0.log", Selection(), follow=True, is_over=lambda: True, watcher=news
+            )
+            text = await anext(pieces)
+            for number in range(200):
+                log.write("stdout", b"line %d\n" % number)
+            log.close()
+            async for piece in pieces:
+                text += piece
+        assert text == b"first\n" + b"".join(b"line %d\n" % number for number in range(200))
+
+    run(read())
+
+
+def test_slow_reader_gets_the_lines_of_a_deleted_log(tmp_path: Path) -> None:
+    async def read() -> None:
+        folder = tmp_path / "main"
+        folder.mkdir()
+        log = writer(folder, max_bytes=50)
+        log.write("stdout", b"first\n")
+        with contextlib.closing(DirectoryWatcher()) as news:
+            pieces = log_reader.read(
+                folder, "0.log", Selection(), follow=True, is_over=lambda: True, watcher=news
+            )
+            text = await anext(pieces)
+            for number in range(20):
+                log.write("stdout", b"line %d\n" % number)
+            log.close()
+            news.prepare_removal(folder)
+            shutil.rmtree(folder)
+            async for piece in pieces:
+                text += piece
+        assert text == b"first\n" + b"".join(b"line %d\n" % number for number in range(20))
 
     run(read())
 

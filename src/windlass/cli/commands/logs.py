@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -63,7 +64,7 @@ def logs(
     """Show the logs of the job NAME. TASK is a task, e.g. worker-1, or a role, e.g. worker (default: all tasks).
 
     With several tasks, each line starts with the name of the task. With --output json, each line is an object with
-    time, task, attempt, container and line.
+    time, task, attempt, container and line, and with partial: true if the line continues in the next object.
 
     \b
         windlass logs -f digits                  # all tasks, until the job completes
@@ -98,22 +99,22 @@ def logs(
         format_line = (
             _format_json if is_json else _text_formatter(selector, width, task_colours, has_times=timestamps)
         )
-        lines = reader.read(connection, framework, selector, options, note=errors.note)
-        async with contextlib.aclosing(lines):
-            await _write(lines, format_line, sys.stdout.buffer, is_live=follow)
+        batches = reader.read_batches(connection, framework, selector, options, note=errors.note)
+        async with contextlib.aclosing(batches):
+            await _write(batches, format_line, sys.stdout.buffer, is_live=follow)
 
     cluster_options.run(cluster, show)
 
 
 async def _write(
-    lines: "AsyncGenerator[Line, None]",
+    batches: "AsyncGenerator[list[Line], None]",
     format_line: "Callable[[Line], bytes]",
     out: BinaryIO,
     *,
     is_live: bool,
 ) -> None:
-    async for line in lines:
-        out.write(format_line(line))
+    async for batch in batches:
+        out.write(b"".join(map(format_line, batch)))
         if is_live:
             out.flush()
     out.flush()
@@ -140,6 +141,8 @@ def _format_json(line: "Line") -> bytes:
         "container": line.container,
         "line": line.text,
     }
+    if not line.is_ended:
+        fields["partial"] = True
     return _encode(fields) + b"\n"
 
 
@@ -148,12 +151,15 @@ def _text_formatter(
 ) -> "Callable[[Line], bytes]":
     """Return a formatter of text lines. It keeps escape sequences that the container wrote, e.g. colours."""
 
+    @lru_cache(maxsize=256)
+    def label(text: str, task: str) -> bytes:
+        return colours.colour(f"{text:<{width}} |", task_colours.get(task)).encode() + b" "
+
     def format_line(line: "Line") -> bytes:
         is_single = selector.is_one and line.label == line.task
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_single:
             return time + line.data + (b"\n" if line.is_ended else b"")
-        label = colours.colour(f"{line.label:<{width}} |", task_colours.get(line.task))
-        return label.encode() + b" " + time + line.data + b"\n"
+        return label(line.label, line.task) + time + line.data + b"\n"
 
     return format_line

@@ -234,8 +234,9 @@ def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "R
 
 def _run_and_finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
-        return asyncio.run(start())
+        try:
+            return asyncio.run(start())
+        finally:
+            reporter.finish()
     except KeyboardInterrupt:  # before the event loop handles signals, or after it has ended
         return exit_codes.INTERRUPTED
-    finally:
-        reporter.finish()

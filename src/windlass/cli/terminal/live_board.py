@@ -17,7 +17,7 @@ from windlass.model.framework import Framework
 from windlass.model.states import OVER_STATES, State
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLine, ProgressLine, Topic
+from windlass.runner.report import Line, LogLines, ProgressLine, Topic
 from windlass.runner.usage import Usage
 
 MAX_LINE_LENGTH = 1000
@@ -73,13 +73,16 @@ class Board:
         }
         self._job_of.update((name, job.key) for name in self._rows[job.key])
 
-    def add_log_line(self, item: LogLine) -> None:
-        text = item.line
-        if len(text) > MAX_LINE_LENGTH:
-            # The latest state of a progress bar is at the end of the line.
-            text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
-        if line := terminal_text.printable(text).strip():
-            self._change(item.object, line=line)
+    def add_log_lines(self, item: LogLines) -> None:
+        """Show the last line that is not empty."""
+        for data in reversed(item.data.split(b"\n")):
+            text = data.decode("utf-8", "replace")
+            if len(text) > MAX_LINE_LENGTH:
+                # The latest state of a progress bar is at the end of the line.
+                text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
+            if line := terminal_text.printable(text).strip():
+                self._change(item.object, line=line)
+                return
 
     def show_problem(self, item: Line) -> None:
         """Show a problem in the row of the task until the task runs."""

@@ -20,7 +20,7 @@ from windlass.cli.terminal.live_board import REASONS_IN_TABLE, Board
 from windlass.cli.terminal.output import Style, Writer
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLine, ProgressLine, Reported, Topic, Verdict, now
+from windlass.runner.report import Line, LogLines, ProgressLine, Reported, Topic, Verdict, now
 from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
@@ -120,8 +120,8 @@ class Screen:
 
     def report(self, item: Reported) -> None:
         match item:
-            case LogLine():
-                self._board.add_log_line(item)
+            case LogLines():
+                self._board.add_log_lines(item)
             case ProgressLine():
                 self._board.update_progress(item)
             case Verdict():
@@ -146,6 +146,9 @@ class Screen:
 
     async def wait_for_reader(self) -> None:
         """Never wait: only the last line of a task is shown."""
+
+    def abandon(self) -> None:
+        self._writer.abandon()
 
     def finish(self) -> None:
         """Draw the last state and the verdicts. The loop may be closed."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import io
+import select
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,11 +15,13 @@ import msgspec
 from windlass.cli.terminal import colours, live_view
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import LogLine, ProgressLine, Reported, Source
+from windlass.runner.report import LogLines, ProgressLine, Reported, Source
 from windlass.runner.usage import Usage
 
-MAX_PENDING = 1000
-"""Number of unwritten lines after which the reading of logs pauses."""
+MAX_PENDING_BYTES = 256 * 1024
+"""Number of unwritten bytes after which the reading of logs pauses."""
+SECONDS_TO_ABANDON = 1.0
+"""How long a run that was ended at once waits for the reader of its output."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Minimum time between two progress lines of a task."""
 
@@ -40,21 +44,36 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def format_line(item: Reported, style: Style) -> bytes:
-    """Return one line with a line end."""
+    """Return one line, or several log lines, with line ends."""
+    if isinstance(item, LogLines):
+        return _json_log_lines(item) if style.is_json else _text_log_lines(item, style)
     if style.is_json:
         return _encode(item) + b"\n"
     name = f"{item.object:<{style.width}}"
-    if isinstance(item, LogLine):
-        # Colours that the container wrote are kept, but reset at the end of the line.
-        colour = style.colours.get(item.object)
-        end = "" if colour is None else colours.RESET
-        label = colours.colour(f"{name} |", colour)
-        return f"{label} {item.line}{end}\n".encode("utf-8", "surrogateescape")
     message = (
         _progress_text(item) if isinstance(item, ProgressLine) else item.message.partition(_POD_PATTERN)[0]
     )
     line = f"{_local_time(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
+
+
+def _text_log_lines(item: LogLines, style: Style) -> bytes:
+    """Return the lines with labels. Colours that the container wrote are kept, but reset at the end of each line."""
+    colour = style.colours.get(item.object)
+    label = colours.colour(f"{item.object:<{style.width}} |", colour).encode() + b" "
+    end = (b"" if colour is None else colours.RESET.encode()) + b"\n"
+    return label + item.data.removesuffix(b"\n").replace(b"\n", end + label) + end
+
+
+def _json_log_lines(item: LogLines) -> bytes:
+    """Return an object for each line. An incomplete line has the field `partial`."""
+    fields = {"event": item.event, "time": item.time, "object": item.object, "container": item.container}
+    start = _encode(fields)[:-1] + b',"line":'
+    *lines, rest = item.data.decode("utf-8", "replace").split("\n")
+    objects = [start + _encode(line) + b"}\n" for line in lines]
+    if rest:
+        objects.append(start + _encode(rest) + b',"partial":true}\n')
+    return b"".join(objects)
 
 
 def _progress_text(item: ProgressLine) -> str:
@@ -73,12 +92,14 @@ class Writer:
     """Writes in a thread, so that a slow reader of the stream delays only callers of `wait_for_reader`."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+        self._stream = _unbuffered(stream)
         self._pending: deque[bytes] = deque()
+        self._pending_bytes = 0
         self._changed = threading.Condition()
         self._is_finished = False
         self._is_writing = False
         self._is_closed = False
+        self._is_abandoned = False
         self._error: OSError | None = None
         self._when_closed: Callable[[], None] = lambda: None
         self._when_written: Callable[[], None] = lambda: None
@@ -99,35 +120,41 @@ class Writer:
         with self._changed:
             if not self._is_closed:
                 self._pending.append(piece)
+                self._pending_bytes += len(piece)
                 self._changed.notify()
 
     async def wait_for_reader(self) -> None:
-        """Wait until at most MAX_PENDING pieces are unwritten."""
-        while len(self._pending) > MAX_PENDING and not self._is_closed:
+        """Wait until at most MAX_PENDING_BYTES are unwritten."""
+        while self._pending_bytes > MAX_PENDING_BYTES and not self._is_closed:
             self._was_written.clear()
             await self._was_written.wait()
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
 
     def finish(self) -> None:
         with self._changed:
             self._is_finished = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(SECONDS_TO_ABANDON if self._is_abandoned else None)
         if self._error is not None:
             raise self._error
 
     def _write(self) -> None:
         while (pieces := self._next()) is not None:
             try:
-                self._stream.write(b"".join(pieces))
-                self._stream.flush()
+                _write_all(self._stream, b"".join(pieces))
             except (OSError, ValueError) as error:
                 with self._changed:
                     self._error = error if isinstance(error, OSError) else None
                     self._is_closed = True
                     self._pending.clear()
+                    self._pending_bytes = 0
                 self._when_closed()
                 self._when_written()
                 return
+            with self._changed:
+                self._pending_bytes -= sum(map(len, pieces))
             self._is_writing = False
             self._when_written()
 
@@ -141,6 +168,24 @@ class Writer:
             return pieces or None
 
 
+def _unbuffered(stream: BinaryIO) -> BinaryIO | io.FileIO:
+    """Return the file of a stream. Python cannot exit while a thread holds the lock of a buffered stream."""
+    try:
+        return io.FileIO(stream.fileno(), "wb", closefd=False)
+    except (OSError, ValueError):
+        return stream
+
+
+def _write_all(stream: BinaryIO | io.FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        count = stream.write(rest)
+        if count is None:  # another process has made the pipe or terminal non-blocking
+            select.select([], [stream], [])
+        rest = rest[count or 0 :]
+    stream.flush()
+
+
 class Output:
     """Shows a run as lines of text or JSON."""
 
@@ -152,6 +197,7 @@ class Output:
         self._last_progress_line: dict[str, datetime] = {}
         self.attach = self._writer.attach
         self.wait_for_reader = self._writer.wait_for_reader
+        self.abandon = self._writer.abandon
         self.finish = self._writer.finish
 
     def report(self, item: Reported) -> None:

@@ -5,6 +5,7 @@ status only.
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -254,10 +255,12 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
     source = Source(pod, container, failure.task)
     # Timestamps distinguish log lines from a message that the kubelet sends in place of a log.
     request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
+    log: deque[str] = deque(maxlen=count)
     try:
-        log = [line.text async for line in container_log.lines_of(connection, request, source, times=True)]
+        async for batch in container_log.read_batches(connection, request, source, times=True):
+            log.extend(line.text for line in batch)
     except ApiError:
         return failure
     if not any(log):
         return failure
-    return msgspec.structs.replace(failure, lines=tuple(log[-count:]), lines_from="log")
+    return msgspec.structs.replace(failure, lines=tuple(log), lines_from="log")

@@ -16,6 +16,9 @@ from windlass.client.pods import Pod
 from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Request
 
+MAX_BATCH_BYTES = 64 * 1024
+"""Amount of output that is processed at once."""
+
 Note = Callable[[str], None]
 """Receives messages that are not log lines, e.g. that a log cannot be read."""
 
@@ -41,17 +44,6 @@ class Source(msgspec.Struct, frozen=True):
     pod: Pod
     container: str
     label: str
-
-    def line(self, data: bytes, stamp: bytes, *, is_ended: bool) -> Line:
-        return Line(
-            task=str(self.pod.task),
-            container=self.container,
-            attempt=self.pod.attempt,
-            data=data,
-            time=stamp.decode(),
-            is_ended=is_ended,
-            label=self.label,
-        )
 
 
 def ignore_note(message: str) -> None:
@@ -86,7 +78,7 @@ def request(source: Source, namespace: str, options: LogOptions, *, since: str =
     return requests.log(namespace, source.pod.name, container=source.container, **query)
 
 
-async def lines_of(
+async def read_batches(
     connection: Connection,
     log_request: Request,
     source: Source,
@@ -95,20 +87,22 @@ async def lines_of(
     cursor: Cursor | None = None,
     is_expected_pod: Callable[[], Awaitable[bool]] | None = None,
     note: Note = ignore_note,
-) -> AsyncGenerator[Line, None]:
-    """Yield the lines of one response that are new to the cursor. A line cut off by a lost connection is dropped.
+) -> AsyncGenerator[list[Line], None]:
+    """Yield the lines of one response that are new to the cursor, in batches, because containers may write fast.
 
+    A line cut off by a lost connection is dropped.
     A log is requested by pod name, and the pod of the next attempt has the same name. `is_expected_pod` is called after
     the response has started and returns whether the log is that of the expected pod. If the log was deleted, the
     kubelet sends an error message instead of lines. It is recognized as the only line without a timestamp (only if
     timestamps were requested) and is passed to `note`. Raises ApiError.
     """
     splitter, stamp, is_accepted = Splitter(), b"", True
+    task, attempt, time = str(source.pod.task), source.pod.attempt, ""
     if cursor is not None:
         cursor.resume()
 
     def lines(pieces: Sequence[log_lines.Piece]) -> list[Line]:
-        nonlocal stamp, is_accepted
+        nonlocal stamp, is_accepted, time
         found = []
         for piece in pieces:
             data = piece.data
@@ -117,17 +111,19 @@ async def lines_of(
                 data = log_lines.without_inner_timestamps(data)
                 is_kubelet_message = not stamp
                 is_accepted = not is_kubelet_message and (cursor is None or cursor.advance(stamp))
+                time = stamp.decode()
                 if is_kubelet_message:
                     note(f"cannot read the log of {source.label}: {data.decode(errors='replace')}")
             if is_accepted:
-                found.append(source.line(data, stamp, is_ended=piece.is_ended))
+                found.append(Line(task, source.container, attempt, data, time, piece.is_ended, source.label))
         return found
 
     async with connection.transport.stream(log_request) as chunks:
         if is_expected_pod is not None and not await is_expected_pod():
             return
         async for chunk in chunks:
-            for line in lines(splitter.feed(chunk)):
-                yield line
-    for line in lines(splitter.end()):
-        yield line
+            for start in range(0, len(chunk), MAX_BATCH_BYTES):
+                if batch := lines(splitter.feed(chunk[start : start + MAX_BATCH_BYTES])):
+                    yield batch
+    if batch := lines(splitter.end()):
+        yield batch

@@ -35,18 +35,18 @@ MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
 MAX_ATTEMPTS = 5
 """Maximum number of attempts to read the end of the log of a terminated container."""
-MAX_QUEUED = 1000
-"""Maximum number of lines that are read ahead of the consumer."""
+MAX_QUEUED = 16
+"""Maximum number of batches that are read ahead of the consumer."""
 
 
 async def follow(
     connection: Connection, framework: Framework, selector: TaskSelector, options: LogOptions, note: Note
-) -> AsyncGenerator[Line, None]:
+) -> AsyncGenerator[list[Line], None]:
     follower = _Follower(connection, framework, selector, options, note)
     work = asyncio.create_task(follower.work())
     try:
-        while (line := await follower.lines.get()) is not None:
-            yield line
+        while (batch := await follower.batches.get()) is not None:
+            yield batch
         await work
     finally:
         await _cancel({work})
@@ -63,7 +63,7 @@ class _Follower:
         options: LogOptions,
         note: Note,
     ) -> None:
-        self.lines: asyncio.Queue[Line | None] = asyncio.Queue(MAX_QUEUED)
+        self.batches: asyncio.Queue[list[Line] | None] = asyncio.Queue(MAX_QUEUED)
         """None marks the end."""
         self.error: Exception | None = None
         self._connection = connection
@@ -81,7 +81,7 @@ class _Follower:
             await self._work()
         except Exception as error:
             self.error = error
-        await self.lines.put(None)
+        await self.batches.put(None)
 
     async def _work(self) -> None:
         watches: set[asyncio.Task[None]] = set()
@@ -171,10 +171,7 @@ class _Follower:
             except NotFoundError:
                 # A restarted kubelet may not know its pods yet: ask the API server whether the pod is deleted.
                 if await self._is_deleted(source):
-                    if not is_complete:
-                        self._note(
-                            f"the pod of {source.label} was deleted before its log was read completely"
-                        )
+                    self._report_deleted_log(source, is_complete=is_complete)
                     return
                 is_complete, status = False, None
             except ResponseError as error:
@@ -185,6 +182,7 @@ class _Follower:
                 is_complete, status = False, None
             else:
                 if status is None or status.restart_count > restart_count + 1:
+                    self._report_deleted_log(source, is_complete=is_complete)
                     return
             if status is not None:
                 has_ended, options = _next_request(options, status, restart_count)
@@ -195,6 +193,10 @@ class _Follower:
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
         self._note(f"cannot read the end of the log of {source.label}")
+
+    def _report_deleted_log(self, source: Source, *, is_complete: bool) -> None:
+        if not is_complete:
+            self._note(f"the log of {source.label} was deleted before it was read completely")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
         """Queue new lines, and return whether the response was complete.
@@ -213,7 +215,7 @@ class _Follower:
             if not cursor.has_started:
                 self._note(message)
 
-        lines = container_log.lines_of(
+        batches = container_log.read_batches(
             self._connection,
             request,
             source,
@@ -223,10 +225,13 @@ class _Follower:
             note=note,
         )
         try:
-            async with contextlib.aclosing(lines):
-                async for line in lines:
+            async with contextlib.aclosing(batches):
+                async for batch in batches:
                     self._is_outage_reported = False
-                    await self.lines.put(line)
+                    if cursor.has_gap:
+                        self._note(f"lines of {source.label} may be missing: the log was rotated")
+                        cursor.has_gap = False
+                    await self.batches.put(batch)
         except (NoValidResponseError, AccessError) as error:
             self._report_outage(error)
             return False

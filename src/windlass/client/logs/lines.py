@@ -37,6 +37,40 @@ class Line(msgspec.Struct, frozen=True):
         return self.data.decode("utf-8", "replace")
 
 
+class LineBuffer:
+    """Holds back incomplete lines of a stream. A line that is longer than the buffer is returned in several parts."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return the complete lines, or the first part of a long line without a newline."""
+        data = self._rest + chunk
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > self._max_bytes:
+            end = character_boundary(data, len(data))
+        self._rest = data[end:]
+        return data[:end]
+
+    def end(self) -> bytes:
+        """Return the incomplete last line; empty if there is none."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def character_boundary(data: bytes, end: int) -> int:
+    """Return the last position up to `end` that is not within a character of UTF-8."""
+    for at in range(end - 1, max(end - 4, -1), -1):
+        is_first_byte = data[at] >= 0xC0
+        if is_first_byte:
+            length = 2 + (data[at] >= 0xE0) + (data[at] >= 0xF0)
+            return at if at + length > end else end
+        if data[at] < 0x80:
+            break
+    return end
+
+
 class Piece(msgspec.Struct, frozen=True):
     """A line, or a part of a very long line."""
 
@@ -51,20 +85,28 @@ class Splitter:
 
     def __init__(self, max_bytes: int = MAX_PIECE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """Parts of the incomplete last line. They are joined only once, since a line may have many."""
+        self._rest_bytes = 0
         self._is_continuation = False
 
     def feed(self, chunk: bytes) -> list[Piece]:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self._rest.append(chunk)
+        self._rest_bytes += len(chunk)
+        if b"\n" not in chunk and self._rest_bytes <= self._max_bytes:
+            return []
+        *lines, rest = b"".join(self._rest).split(b"\n")
         pieces = [self._piece(line, is_ended=True) for line in lines]
-        while len(self._rest) > self._max_bytes:
-            pieces.append(self._piece(self._rest[: self._max_bytes], is_ended=False))
-            self._rest = self._rest[self._max_bytes :]
+        while len(rest) > self._max_bytes:
+            end = character_boundary(rest, self._max_bytes)
+            pieces.append(self._piece(rest[:end], is_ended=False))
+            rest = rest[end:]
+        self._rest, self._rest_bytes = [rest], len(rest)
         return pieces
 
     def end(self) -> list[Piece]:
         """Return the incomplete last line, if any."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest, self._rest_bytes = b"".join(self._rest), [], 0
         return [self._piece(rest, is_ended=False)] if rest else []
 
     def _piece(self, data: bytes, *, is_ended: bool) -> Piece:
@@ -84,6 +126,8 @@ def without_inner_timestamps(line: bytes) -> bytes:
 
     Only the first piece of a line longer than `MAX_PIECE_BYTES` is corrected.
     """
+    if len(line) <= _PART_BYTES:
+        return line
     parts, at = [], 0
     while found := _INNER_TIMESTAMP.match(line, at + _PART_BYTES):
         parts.append(line[at : at + _PART_BYTES])
@@ -119,6 +163,8 @@ class Cursor:
         self._repeated = 0
         """Number of these lines that were received again since reading was resumed."""
         self._is_catching_up = False
+        self.has_gap = False
+        """Whether the last response did not repeat the last line that was read, so that lines may be missing."""
 
     @property
     def has_started(self) -> bool:
@@ -138,6 +184,7 @@ class Cursor:
     def resume(self) -> None:
         """Expect a response that repeats the lines from `since` on."""
         self._is_catching_up = self.has_started
+        self.has_gap = False
         self._repeated = 0
 
     def advance(self, stamp: bytes) -> bool:
@@ -154,4 +201,7 @@ class Cursor:
             self._repeated += 1
             return self._repeated <= self._count
         # After all repeated lines, a line with an earlier timestamp is new: the clock was set back.
-        return self._repeated < self._count and nanoseconds(stamp) < nanoseconds(self._stamp)
+        is_missing = self._repeated < self._count
+        is_earlier = nanoseconds(stamp) < nanoseconds(self._stamp)
+        self.has_gap = is_missing and not is_earlier
+        return is_missing and is_earlier

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import heapq
 from collections.abc import AsyncGenerator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -33,17 +34,32 @@ async def read(
     options: LogOptions | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
+    """Yield the lines of `read_batches` one by one."""
+    batches = read_batches(connection, framework, selector, options, note)
+    async with contextlib.aclosing(batches):
+        async for batch in batches:
+            for line in batch:
+                yield line
+
+
+async def read_batches(
+    connection: Connection,
+    framework: Framework,
+    selector: TaskSelector | None = None,
+    options: LogOptions | None = None,
+    note: Note = ignore_note,
+) -> AsyncGenerator[list[Line], None]:
     """Yield the log lines of the selected tasks. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     selector, options = selector or TaskSelector(), options or LogOptions()
     tasks.require_tasks(framework, selector)
     if options.follow and not lifecycle.is_completed(framework):
         _check_task_count(framework, selector)
-        lines = log_follow.follow(connection, framework, selector, options, note)
+        batches = log_follow.follow(connection, framework, selector, options, note)
     else:
-        lines = _read(connection, framework, selector, options, note)
-    async with contextlib.aclosing(lines):
-        async for line in lines:
-            yield line
+        batches = _read(connection, framework, selector, options, note)
+    async with contextlib.aclosing(batches):
+        async for batch in batches:
+            yield batch
 
 
 async def read_by_name(
@@ -73,7 +89,7 @@ def _check_task_count(framework: Framework, selector: TaskSelector) -> None:
 
 async def _read(
     connection: Connection, framework: Framework, selector: TaskSelector, options: LogOptions, note: Note
-) -> AsyncGenerator[Line, None]:
+) -> AsyncGenerator[list[Line], None]:
     pods = await tasks.list_pods(connection, framework, selector)
     container_log.check_container(pods, options)
     sources = [
@@ -89,11 +105,11 @@ async def _read(
         note(message)
         return
     for begin in range(0, len(sources), MAX_MERGED):
-        batch = sources[begin : begin + MAX_MERGED]
-        lines = _merge_by_time(connection, batch, options, note, is_only=len(sources) == 1)
-        async with contextlib.aclosing(lines):
-            async for line in lines:
-                yield line
+        merged = sources[begin : begin + MAX_MERGED]
+        batches = _merge_by_time(connection, merged, options, note, is_only=len(sources) == 1)
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                yield batch
 
 
 def _has_log(source: Source, options: LogOptions) -> bool:
@@ -148,7 +164,7 @@ def _no_previous_log_message(
 
 async def _merge_by_time(
     connection: Connection, sources: Sequence[Source], options: LogOptions, note: Note, *, is_only: bool
-) -> AsyncGenerator[Line, None]:
+) -> AsyncGenerator[list[Line], None]:
     async with contextlib.AsyncExitStack() as exit_stack:
         readers = [
             await exit_stack.enter_async_context(
@@ -156,33 +172,44 @@ async def _merge_by_time(
             )
             for source in sources
         ]
-        # Start all requests concurrently: each waits for its first line.
-        first_lines = await asyncio.gather(*(anext(reader, None) for reader in readers))
-        heap = [(_time_key(line), at, line) for at, line in enumerate(first_lines) if line is not None]
+        # Start all requests concurrently: each waits for its first lines.
+        batches = await asyncio.gather(*(anext(reader, None) for reader in readers))
+        heap = [(_time_key(batch[0].time), at, batch) for at, batch in enumerate(batches) if batch]
         heapq.heapify(heap)
         while heap:
-            _, at, line = heap[0]
-            yield line
-            following = await anext(readers[at], None)
-            if following is None:
-                heapq.heappop(heap)
+            _, at, batch = heap[0]
+            count = _count_until(batch, min(heap[1:3], default=None), at)
+            yield batch[:count]
+            following = batch[count:] or await anext(readers[at], [])
+            if following:
+                heapq.heapreplace(heap, (_time_key(following[0].time), at, following))
             else:
-                heapq.heapreplace(heap, (_time_key(following), at, following))
+                heapq.heappop(heap)
 
 
-def _time_key(line: Line) -> int:
-    return log_lines.nanoseconds(line.time.encode()) if line.time else 0
+def _count_until(batch: list[Line], following: tuple[int, int, list[Line]] | None, at: int) -> int:
+    """Return the number of lines in a batch of source `at` before the first line of the source that follows."""
+    if following is None:
+        return len(batch)
+    end = following[0], following[1]
+    return next((count for count, line in enumerate(batch) if (_time_key(line.time), at) > end), len(batch))
+
+
+@lru_cache(maxsize=256)
+def _time_key(time: str) -> int:
+    """Return the time in nanoseconds. Lines that were written together have the same timestamp."""
+    return log_lines.nanoseconds(time.encode()) if time else 0
 
 
 async def _read_one(
     connection: Connection, source: Source, options: LogOptions, note: Note, *, is_only: bool
-) -> AsyncGenerator[Line, None]:
+) -> AsyncGenerator[list[Line], None]:
     times = options.times or not is_only
     options = msgspec.structs.replace(options, follow=False)
     request = container_log.request(source, connection.namespace, options, times=times)
     try:
-        async for line in container_log.lines_of(connection, request, source, times=times, note=note):
-            yield line
+        async for batch in container_log.read_batches(connection, request, source, times=times, note=note):
+            yield batch
     except NotFoundError as error:
         _report(f"the pod of {source.label} was deleted with its log", error, note, is_only=is_only)
     except ResponseError as error:

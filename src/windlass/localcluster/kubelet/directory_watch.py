@@ -7,9 +7,10 @@ directory does not exist, waiting tasks are woken five times a second.
 import asyncio
 import contextlib
 import ctypes
+import itertools
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _POLL_SECONDS = 0.2
@@ -37,7 +38,7 @@ class DirectoryWatcher:
     """
 
     def __init__(self) -> None:
-        self._watches: set[DirectoryWatch] = set()
+        self._watches: dict[Path, set[DirectoryWatch]] = {}
         self._inotify = _new_inotify()
         if self._inotify is not None:
             asyncio.get_running_loop().add_reader(self._inotify, self._on_inotify_events, self._inotify)
@@ -49,25 +50,34 @@ class DirectoryWatcher:
         asyncio.get_running_loop().remove_reader(self._inotify)
         os.close(self._inotify)
         self._inotify = None
-        for watch in self._watches:
+        for watch in self._all_watches():
             watch.descriptor = None
             watch.has_changed.set()
 
     @contextlib.contextmanager
-    def watching(self, folder: Path) -> Iterator["DirectoryWatch"]:
-        watch = DirectoryWatch(self, folder)
-        self._watches.add(watch)
+    def watching(
+        self, folder: Path, before_removal: Callable[[], None] = lambda: None
+    ) -> Iterator["DirectoryWatch"]:
+        """Watch a directory. `before_removal` is called before this process deletes files in it."""
+        watch = DirectoryWatch(self, folder, before_removal)
+        self._watches.setdefault(folder, set()).add(watch)
         try:
             yield watch
         finally:
-            self._watches.remove(watch)
+            self._watches[folder].remove(watch)
+            if not self._watches[folder]:
+                del self._watches[folder]
             self._remove_watch(watch.descriptor)
 
     def notify(self, folder: Path) -> None:
         """Wake the tasks that wait for the directory."""
-        for watch in self._watches:
-            if watch.folder == folder:
-                watch.has_changed.set()
+        for watch in self._watches.get(folder, ()):
+            watch.has_changed.set()
+
+    def prepare_removal(self, folder: Path) -> None:
+        """Notify the tasks that watch the directory that its files are about to be deleted."""
+        for watch in self._watches.get(folder, ()):
+            watch.before_removal()
 
     def add_watch(self, folder: Path) -> int | None:
         """Watch a directory and return its watch descriptor, the same for all callers; None if that is impossible."""
@@ -77,13 +87,16 @@ class DirectoryWatcher:
         return None if descriptor < 0 else descriptor
 
     def _remove_watch(self, descriptor: int | None) -> None:
-        is_used = any(watch.descriptor == descriptor for watch in self._watches)
+        is_used = any(watch.descriptor == descriptor for watch in self._all_watches())
         if self._inotify is not None and descriptor is not None and not is_used:
             _libc.inotify_rm_watch(self._inotify, descriptor)
 
+    def _all_watches(self) -> "Iterator[DirectoryWatch]":
+        return itertools.chain.from_iterable(self._watches.values())
+
     def _on_inotify_events(self, inotify: int) -> None:
         events = dict(_events(os.read(inotify, _BUFFER_BYTES)))
-        for watch in self._watches:
+        for watch in self._all_watches():
             if watch.descriptor in events or _QUEUE_OVERFLOW in events:
                 watch.has_changed.set()
             # The last event of a deleted directory.
@@ -92,8 +105,9 @@ class DirectoryWatcher:
 
 
 class DirectoryWatch:
-    def __init__(self, watcher: DirectoryWatcher, folder: Path) -> None:
+    def __init__(self, watcher: DirectoryWatcher, folder: Path, before_removal: Callable[[], None]) -> None:
         self.folder = folder
+        self.before_removal = before_removal
         self.descriptor: int | None = None
         self.has_changed = asyncio.Event()
         self._watcher = watcher

@@ -1,11 +1,13 @@
 """Read and follow the logs of containers while supervisors write them.
 
 A log consists of rotated files, oldest first, and the current file; `log_format` defines their lines. A reader holds
-files open, since their names change on rotation, and closes one when it has read all of it and a successor exists.
+files open, since their names change on rotation, and closes one when it has read all of it and a successor exists. It
+locks them, so that the supervisor does not delete them or their successors, however slowly they are read.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import io
 import os
 import re
@@ -44,10 +46,14 @@ async def read(
     """Yield the selected text in pieces. A log that does not exist yet is empty.
 
     With `follow`, continue until `is_over` returns True. `is_over` must not return True before the last line has been
-    written, and the caller must call `watcher.notify(folder)` when the result of `is_over` changes.
+    written, and the caller must call `watcher.notify(folder)` when the result of `is_over` changes, and
+    `watcher.prepare_removal(folder)` before it deletes files.
     """
     begins_line = True
-    with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, watcher.watching(folder) as watch:
+    with (
+        contextlib.closing(_OpenLog(folder, file, follow=follow)) as log,
+        watcher.watching(folder, log.open_remaining) as watch,
+    ):
         if wanted.tail_lines is not None:
             await log.skip_to_tail(wanted.tail_lines)
         while True:
@@ -63,15 +69,11 @@ async def read(
             await watch.wait()
 
 
-def all_text(folder: Path, file: str) -> bytes:
-    """Return the text of a finished log; empty if there is none."""
-    found = b""
-    with contextlib.suppress(OSError):
-        names = [path.name for path in folder.iterdir()]
-        for name in (*log_format.rotated_names(names, file), file):
-            text, _ = log_format.selected_text((folder / name).read_bytes(), log_format.Selection())
-            found += text
-    return found
+def ended_log(folder: Path, file: str) -> Iterator[bytes]:
+    """Yield the text of a finished log in pieces; nothing if there is none."""
+    with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
+        while lines := log.next_lines():
+            yield log_format.selected_text(lines, log_format.Selection())[0]
 
 
 def last_lines(folder: Path, file: str, count: int, max_bytes: int) -> list[bytes]:
@@ -131,6 +133,13 @@ class _OpenLog:
             self.files.pop(0).close()
             self._offset = 0
         return b""
+
+    def open_remaining(self) -> None:
+        """Open all files that are not read yet, because they are about to be deleted."""
+        if self._follow and not self.files:
+            self.files = self._all_files()
+        while self._follow and self.files and self._open_successor():
+            pass
 
     async def skip_to_tail(self, count: int) -> None:
         """Skip to the beginning of the last `count` lines. A line may consist of several parts."""
@@ -221,6 +230,8 @@ class _OpenLog:
             raw = io.FileIO(self._folder / name)
         except FileNotFoundError:
             return None
+        with contextlib.suppress(OSError):  # the file system has no locks
+            fcntl.flock(raw, fcntl.LOCK_SH | fcntl.LOCK_NB)
         status = os.fstat(raw.fileno())
         return _OpenFile(raw, status.st_ino, status.st_size)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
 import resource
@@ -11,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from windlass.localcluster.sandbox import log_format
+from windlass.localcluster.sandbox.process import log_writer
 from windlass.localcluster.sandbox.process.log_writer import LogWriter
 
 TIME = b"2026-01-02T12:00:00.000000000Z"
 AT = 1_767_355_200 * 10**9
 
 
-def writer(folder: Path, max_bytes: int = 10**6, max_files: int = 5) -> LogWriter:
-    return LogWriter(str(folder / "0.log"), max_bytes, max_files, clock=lambda: AT)
+def writer(folder: Path, max_bytes: int = 10**6, max_files: int = 5, age_seconds: int = 0) -> LogWriter:
+    """Return a writer whose clock stands still after its first use."""
+    clock = itertools.chain([AT - age_seconds * 10**9], itertools.repeat(AT))
+    return LogWriter(str(folder / "0.log"), max_bytes, max_files, clock=lambda: next(clock))
 
 
 def names(folder: Path) -> list[str]:
@@ -61,7 +65,7 @@ def test_incomplete_line_is_kept_back(tmp_path: Path) -> None:
 
 def test_log_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
     line = b"x" * 59 + b"\n"
-    log = writer(tmp_path, max_bytes=1000, max_files=3)
+    log = writer(tmp_path, max_bytes=1000, max_files=3, age_seconds=60)
     for _ in range(200):
         log.write("stdout", line)
         assert len(names(tmp_path)) <= 3
@@ -70,6 +74,29 @@ def test_log_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
     # The clock stood still, and yet the files come in order.
     assert len(names(tmp_path)) == 3
     assert text(tmp_path) in line * 200
+
+
+def test_more_files_are_kept_in_the_first_minute(tmp_path: Path) -> None:
+    """A reader that follows the container from its start needs them."""
+    log = writer(tmp_path, max_bytes=100, max_files=3, age_seconds=59)
+    for _ in range(log_writer.MAX_FIRST_FILES * 4):
+        log.write("stdout", b"x" * 59 + b"\n")
+    log.close()
+    assert len(names(tmp_path)) == log_writer.MAX_FIRST_FILES
+
+
+def test_files_that_a_reader_has_locked_are_kept(tmp_path: Path) -> None:
+    log = writer(tmp_path, max_bytes=100, max_files=3, age_seconds=60)
+    log.write("stdout", b"first\n")
+    with (tmp_path / "0.log").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        for _ in range(20):
+            log.write("stdout", b"x" * 59 + b"\n")
+        assert text(tmp_path) == b"first\n" + (b"x" * 59 + b"\n") * 20
+    log.write("stdout", b"y" * 59 + b"\n")
+    log.write("stdout", b"z" * 59 + b"\n")
+    log.close()
+    assert len(names(tmp_path)) == 3
 
 
 def test_rotation_keeps_all_lines_in_order(tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ class PodWorker:
                 return self._retry_at - time.monotonic()
         run_id, container = secrets.token_hex(32), self.record.container(name)
         restart_count = container.restart_count + (1 if container.has_run else 0)
+        self._log_watcher.prepare_removal(self.sandbox.folder.logs(name))
         try:
             self.sandbox.remove_old_runs(name, restart_count, self.containers.recorded_run_ids())
             plan = self.sandbox.plan(self.pod, name, run_id, restart_count)
@@ -277,6 +278,8 @@ class PodWorker:
         self._monitor.stop_all()
         await self.containers.end_supervisor()
         self.sandbox.release_addresses()
+        for container in self.record.all_containers:
+            self._log_watcher.prepare_removal(self.sandbox.folder.logs(container.name))
         await self._remove_directory()
         self.is_over = True
 

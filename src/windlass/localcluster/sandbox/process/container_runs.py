@@ -25,6 +25,8 @@ _SECONDS_BETWEEN_MEMORY_CHECKS = 1.0
 # How long to wait for output after the container has ended: an escaped process may keep the pipes open.
 _SECONDS_FOR_LAST_OUTPUT = 2.0
 _SECONDS_TO_KILL = 2.0
+# The default of /proc/sys/fs/pipe-max-size.
+_MAX_PIPE_BYTES = 2**20
 _SIGKILL_EXIT_CODE = 137
 
 
@@ -271,8 +273,9 @@ class ContainerRun:
         self.is_over = True
         self._loop.cancel((self, "end"))
         self._loop.cancel((self, "kill"))
-        for descriptor in self._outputs:
+        for descriptor, stream in self._outputs.items():
             self._loop.remove(descriptor)
+            self._log.write(stream, _available(descriptor))
         close_all({*self._outputs, *self._attached.values()})
         if self._stdin is not None:
             os.close(self._stdin)
@@ -365,6 +368,14 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
         reader, writer = os.pipe()
         theirs.append(reader if is_input else writer)
         ours.append(writer if is_input else reader)
+
+
+def _available(descriptor: int) -> bytes:
+    """Return the output that was already written to a pipe or terminal. A process may still hold it open."""
+    os.set_blocking(descriptor, False)
+    with contextlib.suppress(OSError):
+        return os.read(descriptor, _MAX_PIPE_BYTES)
+    return b""
 
 
 def read_run(folder: Path) -> RunReports | None:

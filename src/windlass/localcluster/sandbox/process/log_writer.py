@@ -1,10 +1,12 @@
 """Write the output of a container to log files of limited size and number.
 
 A container never fails because of its log: output that cannot be written is lost, and a line in the log states how many
-bytes are missing. `log_format` defines the lines.
+bytes are missing. A reader holds a shared lock (flock) on each file that it has not read completely; the writer deletes
+neither locked files nor their successors. `log_format` defines the lines.
 """
 
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -18,6 +20,9 @@ Stream = Literal["stdout", "stderr"]
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_FILES = 5
+MAX_FIRST_FILES = 100
+"""Number of files in the first minute of a container, in which a reader that follows it from its start may be late."""
+_FIRST_NANOSECONDS = 60 * 10**9
 
 
 class LogWriter:
@@ -34,6 +39,7 @@ class LogWriter:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._clock = clock
+        self._created_at = clock()
         self._incomplete_lines: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._file: int | None = None
         self._size = 0
@@ -41,7 +47,7 @@ class LogWriter:
         self._lost_bytes = 0
         self._reason = ""
         # Create the file now, so that clients can follow the log as soon as the container has started.
-        self._append(b"", self._clock())
+        self._append(b"", self._created_at)
 
     def write(self, stream: Stream, chunk: bytes) -> None:
         """Write complete lines. Like container runtimes, hold back an incomplete line unless it is too long."""
@@ -128,8 +134,24 @@ class LogWriter:
         names = [each.name for each in self._path.parent.iterdir()]
         rotated = log_format.rotated_name(names, name, datetime.fromtimestamp(at / 10**9, UTC))
         self._path.rename(self._path.with_name(rotated))
-        for each in log_format.names_to_remove([*names, rotated], name, self._max_files):
-            self._path.with_name(each).unlink(missing_ok=True)
+        is_first_minute = at - self._created_at < _FIRST_NANOSECONDS
+        max_files = max(self._max_files, MAX_FIRST_FILES) if is_first_minute else self._max_files
+        for each in log_format.names_to_remove([*names, rotated], name, max_files):
+            if not _remove_unless_read(self._path.with_name(each)):
+                break
+
+
+def _remove_unless_read(path: Path) -> bool:
+    """Delete a file, and return True, unless a reader has locked it."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb+", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # the file system has no locks
+        path.unlink()
+    return True
 
 
 def _write(file: int, data: bytes) -> tuple[int, OSError | None]:
