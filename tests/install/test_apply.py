@@ -55,7 +55,7 @@ class Script:
 
 
 def run_apply(script: Script, manifest: Json = ACCOUNT) -> ApplyResult:
-    return asyncio.run(apply.apply(script.send, manifest))
+    return asyncio.run(apply.apply(script.send, manifest, script.sleep))
 
 
 def live(version: str = "7", **fields: Any) -> Json:
@@ -91,11 +91,31 @@ def test_fields_of_others_are_kept() -> None:
     assert msgspec.json.decode(script.requests[2].body)["secrets"] == [{"name": "token"}]
 
 
-def test_object_being_deleted_is_not_replaced() -> None:
-    deleting = live()
-    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    with pytest.raises(InstallError, match="it is being deleted"):
-        run_apply(Script(EXISTS, deleting))
+@pytest.fixture
+def deleting() -> Json:
+    result = live()
+    result["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return result
+
+
+def test_object_is_created_once_its_predecessor_is_deleted(deleting: Json) -> None:
+    script = Script(EXISTS, deleting, deleting, deleting, GONE, live())
+    assert run_apply(script).outcome == "created"
+    assert script.verbs == ["create", "get", "get", "get", "get", "create"]
+    assert script.slept == 2
+
+
+def test_object_that_replaces_a_deleted_one_is_updated(deleting: Json) -> None:
+    other = live("8")
+    other["metadata"]["uid"] = "another"
+    script = Script(EXISTS, deleting, other, EXISTS, other, live("9"))
+    assert run_apply(script).outcome == "configured"
+    assert script.slept == 0
+
+
+def test_waiting_for_a_deletion_times_out(deleting: Json) -> None:
+    with pytest.raises(InstallError, match="still being deleted after 60 s"):
+        run_apply(Script(EXISTS, *[deleting] * 61))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""A pytest plugin that re-runs failed tests on third-party processes once, and lists the tests that then passed.
+"""A pytest plugin that re-runs failed tests on third-party processes once, and lists the tests that then passed. It
+prints why each re-run test failed first: pytest itself reports only the last failure.
 
 A test with the marker `live` runs a real Kubernetes, TensorFlow, Jupyter or another third-party program; no other test
 is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_RERUNS names, so that CI
@@ -26,11 +27,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    rerun = {report.nodeid for report in terminalreporter.stats.get("rerun", ())}
+    rerun = {report.nodeid: report for report in terminalreporter.stats.get("rerun", ())}
+    if rerun:
+        terminalreporter.section("first failures of re-run tests")
+    for nodeid, report in rerun.items():
+        terminalreporter.write_line(f"{nodeid}\n{report.longreprtext}\n")
     failed = {
         report.nodeid for outcome in ("failed", "error") for report in terminalreporter.stats.get(outcome, ())
     }
-    passed = sorted(rerun - failed)
+    passed = sorted(rerun.keys() - failed)
     if not passed:
         return
     terminalreporter.section("passed on the second try")

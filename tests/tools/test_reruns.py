@@ -44,4 +44,7 @@ def test_live_tests_are_rerun_once_and_listed(tmp_path: Path) -> None:
     )
     assert "2 failed, 1 passed, 2 rerun" in run.stdout
     assert "passed on the second try ===" in run.stdout
+    first = run.stdout.partition("first failures of re-run tests ===")[2]
+    assert "test_it.py::test_live_once" in first
+    assert "Failed: first try" in first
     assert listed.read_text() == "test_it.py::test_live_once\n"

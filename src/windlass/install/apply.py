@@ -8,6 +8,7 @@ import msgspec
 from windlass.install import kinds
 from windlass.install.errors import InstallError, explain
 from windlass.install.options import OWN_LABELS, is_created_by_install
+from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import Resource
@@ -21,8 +22,8 @@ FIELD_MANAGER = "windlass-install"
 
 _MAX_ATTEMPTS = 5
 """Maximum number of attempts to apply an object that other clients change."""
-_MAX_ESTABLISHED_CHECKS = 60
-"""Maximum number of checks whether a definition is established, one per second."""
+_MAX_CHECKS = 60
+"""Maximum number of checks, one per second, whether a definition is established or an object is deleted."""
 _OPTIONAL_KINDS = (kinds.POD_DISRUPTION_BUDGETS,)
 """Kinds that some servers lack: releases before 1.21 and the embedded server."""
 
@@ -47,17 +48,20 @@ class ApplyResult(msgspec.Struct, frozen=True):
 async def apply_all(send: Send, manifests: Iterable[Json], sleep: Sleep) -> AsyncIterator[ApplyResult]:
     """Apply manifests in order. Raise InstallError at the first failure; earlier objects are kept."""
     for manifest in manifests:
-        yield await apply(send, manifest)
+        yield await apply(send, manifest, sleep)
         if kinds.resource_of(manifest) == resources.CUSTOM_RESOURCE_DEFINITIONS:
             await wait_until_established(send, manifest["metadata"]["name"], sleep)
 
 
-async def apply(send: Send, manifest: Json) -> ApplyResult:
+async def apply(send: Send, manifest: Json, sleep: Sleep) -> ApplyResult:
+    """Create or replace an object. If an object of that name is being deleted, wait until it is deleted."""
     resource, subject = kinds.resource_of(manifest), _object_name(manifest)
     try:
         for _ in range(_MAX_ATTEMPTS):
             try:
                 return await _apply_once(send, resource, manifest)
+            except _BeingDeletedError as error:
+                await _wait_until_deleted(send, resource, error.live, sleep)
             except (errors.ConflictError, _DeletedMeanwhileError):
                 continue
     except errors.NotFoundError as error:
@@ -69,7 +73,7 @@ async def apply(send: Send, manifest: Json) -> ApplyResult:
 
 async def wait_until_established(send: Send, name: str, sleep: Sleep) -> None:
     subject = kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, name)
-    for _ in range(_MAX_ESTABLISHED_CHECKS):
+    for _ in range(_MAX_CHECKS):
         try:
             answer = await send(requests.get(resources.CUSTOM_RESOURCE_DEFINITIONS, "", name))
         except errors.ApiError as error:
@@ -79,7 +83,27 @@ async def wait_until_established(send: Send, name: str, sleep: Sleep) -> None:
             return
         await sleep(1)
     reason = installed.why_not_established(definition) or "the server gives no reason"
-    raise InstallError(f"{subject}: not served after {_MAX_ESTABLISHED_CHECKS} s: {reason}")
+    raise InstallError(f"{subject}: not served after {_MAX_CHECKS} s: {reason}")
+
+
+async def _wait_until_deleted(send: Send, resource: Resource, live: ObjectMeta, sleep: Sleep) -> None:
+    for _ in range(_MAX_CHECKS):
+        try:
+            answer = await send(requests.get(resource, live.namespace, live.name))
+        except errors.NotFoundError:
+            return
+        if decode_meta(answer).metadata.uid != live.uid:
+            return
+        await sleep(1)
+    subject = kinds.object_name(resource, live.name, live.namespace)
+    advice = "See its finalizers, and run the command again when it is deleted."
+    raise InstallError(f"{subject}: still being deleted after {_MAX_CHECKS} s. {advice}")
+
+
+class _BeingDeletedError(Exception):
+    def __init__(self, live: ObjectMeta) -> None:
+        super().__init__(live.name)
+        self.live = live
 
 
 class _DeletedMeanwhileError(Exception):
@@ -100,10 +124,10 @@ async def _apply_once(send: Send, resource: Resource, manifest: Json) -> ApplyRe
 
 async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
     subject, namespace, name = _object_name(manifest), _namespace(manifest), manifest["metadata"]["name"]
-    live = msgspec.json.decode(await send(requests.get(resource, namespace, name)))
+    answer = await send(requests.get(resource, namespace, name))
+    live = msgspec.json.decode(answer)
     if live["metadata"].get("deletionTimestamp"):
-        advice = "Wait until it is deleted, and run the command again."
-        raise InstallError(f"{subject}: it is being deleted. {advice}")
+        raise _BeingDeletedError(decode_meta(answer).metadata)
     is_definition = resource == resources.CUSTOM_RESOURCE_DEFINITIONS
     if not is_definition and not is_created_by_install(live["metadata"].get("labels") or {}):
         return _not_owned(resource, subject)

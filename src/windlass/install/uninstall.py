@@ -166,7 +166,7 @@ async def _delete(send: Send, resource: Resource, meta: ObjectMeta) -> bool:
 
 async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
     definition = crd_manifests.reference_crd()
-    result = await apply.apply(send, definition)
+    result = await apply.apply(send, definition, sleep)
     await apply.wait_until_established(send, definition["metadata"]["name"], sleep)
     yield f"{result}: returned to FrameworkController with its Frameworks"
     unsupported = [
