@@ -21,9 +21,14 @@ def test_snapshot_of_a_foreground_deletion_has_the_ended_attempt(
     place: Place, controller: Controller
 ) -> None:
     """Statements 34 and 49, as the reference ends the attempt when the garbage collector deletes its ConfigMap."""
-    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    job = framework("job", role(tasks=2, life=FOREVER))
+    # The finalizer keeps the Framework until the controller has stored its status: pods may be gone before that.
+    job["metadata"]["finalizers"] = ["example.com/hold"]
+    place.submit(job)
     place.wait_for_running("job", 2)
     place.delete("job", "Foreground")
+    place.wait_for_state("job", "AttemptDeleting")
+    place.client.patch(place.framework_path("job"), {"metadata": {"finalizers": None}}).expect(200)
     place.wait_until_gone("job")
     (taken,) = place.world.wait_for(
         "the snapshot", lambda: controller.snapshots("OnFrameworkDeletion", place.name)
