@@ -1,4 +1,4 @@
-"""Lists and watches a resource until cancelled, like the Reflector of client-go. Failures are reported and retried."""
+"""Lists and watches a resource until cancelled, like client-go's Reflector. API errors are reported and retried."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ GRACE_SECONDS = 30.0
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A consistent list of all objects. An object that it does not contain does not exist."""
+    """A consistent list of all selected objects. Any other object does not exist or does not match the selectors."""
 
     items: Sequence[msgspec.Raw]
     resource_version: str
@@ -48,8 +48,10 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
+    """An object was deleted, or no longer matches the selectors."""
+
     object: msgspec.Raw
-    """The last state of the object, with the resourceVersion of its deletion."""
+    """The last state that matched, with the resourceVersion of the deletion or change."""
 
 
 ResourceEvent = Listed | Changed | Deleted
@@ -100,7 +102,10 @@ class Reflector:
         self._version = ""
         """The resourceVersion from which the watch continues; empty if a list is needed first."""
         self._failures = 0
-        """Number of failures since the last list, the last watch event, or the last watch that was open for a while."""
+        """Number of failures since the last list, watch event, or watch that was open for MAX_DELAY_SECONDS.
+
+        An expired version is not counted. A watch that ends without an event is.
+        """
         self._lists = 0
         """Number of lists since the last watch event."""
 
@@ -178,7 +183,7 @@ class Reflector:
             has_received = await self._follow(request, seconds + GRACE_SECONDS)
         finally:
             if self._clock() >= started_at + MAX_DELAY_SECONDS:
-                # A proxy may close idle connections after a minute, which does not require a backoff.
+                # A proxy may close idle connections after a minute, which must not increase the backoff.
                 self._failures = 0
         if not has_received:
             # A watch that ends regularly sends at least a bookmark. Avoid a hot loop.
@@ -222,10 +227,11 @@ class Reflector:
 
 
 def must_relist(error: ApiError, failures: int) -> bool:
-    """Return whether the objects have to be listed again because the watch cannot continue from its resourceVersion.
+    """Return whether to list the objects again, because the watch may not be able to continue from its resourceVersion.
 
-    An expired version stays expired, and a rejection may be caused by the version. So may other repeated failures, e.g.
-    if the version is in the future because the server was restored from a backup.
+    An expired version stays expired, and a rejection may be caused by the version, unless it is about the client. So
+    may other repeated failures of requests that were sent, e.g. if the version is in the future because the server was
+    restored from a backup.
     """
     if isinstance(error, ExpiredError):
         return True

@@ -18,7 +18,7 @@ Query = tuple[tuple[str, str], ...]
 
 
 class Verb(StrEnum):
-    """The verbs of RBAC."""
+    """The verbs of requests, as RBAC names them."""
 
     GET = "get"
     LIST = "list"
@@ -82,7 +82,7 @@ def list_page(
     continue_token: str = "",
     field_selector: str = "",
 ) -> Request:
-    """Return a request for a page of a consistent list, which the server reads from its store. Limit 0 means all."""
+    """Return a request for a page of a consistent list of the current objects. Limit 0 means no limit."""
     query = _non_empty(
         labelSelector=label_selector,
         fieldSelector=field_selector,
@@ -161,7 +161,7 @@ def delete_collection(
     continue_token: str = "",
     not_older_than: str = "",
 ) -> Request:
-    """Return a request to delete all selected objects, or `limit` objects after the continue token.
+    """Return a request to delete all selected objects, or at most `limit` of them after the continue token.
 
     With `not_older_than`, a resourceVersion, the server may select objects from its cache instead of its store.
     """

@@ -15,8 +15,8 @@ class Resource(msgspec.Struct, frozen=True):
     is_namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of an object. Without a name, it is the path of the collection; without a namespace, that of
-        the collection in all namespaces."""
+        """Return the path of an object or its subresource. Without a name, it is the path of the collection; without a
+        name and a namespace, that of the collection in all namespaces."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.is_namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]

@@ -1,8 +1,8 @@
 """The WebSocket protocols of exec and port-forward: requests, and encoding and decoding of messages.
 
-The first byte of a message is its channel. After the process of an exec has ended, the error channel has a Status with
-the exit code. A forwarded port has a data channel and an error channel; both begin with the port number in two bytes.
-The port-forward protocol cannot close a single direction.
+The first byte of a message is its channel. The error channel of an exec has a Status: the exit code after the process
+has ended, or why it was not started. A forwarded port has a data channel and an error channel; both begin with the port
+number in two bytes. The port-forward protocol cannot close a single direction.
 """
 
 import msgspec
@@ -32,7 +32,8 @@ class Size(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """The exit code of the process, or None and a message if it was not started."""
+    """The exit code of the process, and a message if it is not 0. The code is None if it is unknown, e.g. because the
+    process was not started."""
 
     code: int | None
     message: str = ""
@@ -119,7 +120,7 @@ class ChunkDecoder:
         """Bytes of the port number that have not arrived, by channel."""
 
     def decode(self, received: bytes) -> Chunk:
-        """Decode a message. Return an empty chunk for an unknown channel."""
+        """Decode a message. Return an empty chunk for a port number and for an unknown channel."""
         channel, data = parse_message(received)
         if channel not in self._remaining:
             return Chunk()

@@ -1,6 +1,6 @@
-"""The only HTTP client of the Kubernetes API: sends a request and returns the body of its response, or raises.
+"""The only HTTP client of the Kubernetes API: sends requests and returns bodies, streams and WebSockets, or raises.
 
-Connections are reused. Watches do not count towards the limit of connections for requests.
+Connections are reused. Streams (of watches and logs) and WebSockets do not count towards the limit of connections.
 """
 
 import asyncio
@@ -38,16 +38,19 @@ from windlass.model.failures import ApiFailure
 
 MAX_CONNECTIONS = 100
 MAX_RETRIES = 3
-"""Maximum number of retries of a request if the server sends Retry-After."""
+"""Maximum number of retries of a request after responses 429 and 5xx that say when to retry."""
 STREAM_OPEN_SECONDS = 30.0
-"""Time within which a watch or a WebSocket must be opened."""
+"""Time within which a stream or a WebSocket must be opened."""
 _SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
 """Size of the read buffer: a watch event may be larger than a megabyte."""
 
 T = TypeVar("T")
 Observe = Callable[[Request, int, float], None]
-"""Called with a request, the status code of its response (0 without one) and its latency in seconds."""
+"""Called after each attempt with the request, the status code (0 without a response) and the latency in seconds.
+
+WebSockets are not observed.
+"""
 OnDate = Callable[[str, float], None]
 """Called with the `Date` header of a response and its latency in seconds."""
 
@@ -55,7 +58,7 @@ OnDate = Callable[[str, float], None]
 class Transport:
     """Client of one API server.
 
-    The rate limit and the limit of connections apply to all requests together. Requests that must not wait for others,
+    The rate limit and the limit of connections are shared by all requests. Requests that must not wait for others,
     e.g. the renewal of a lease, need a transport of their own.
     """
 
@@ -210,7 +213,9 @@ class Transport:
         wait = self._rate_limit.take()
         if wait >= seconds:
             self._rate_limit.give_back()
-            raise NotSentError(f"{request}: delayed for {wait:.1f} s by the client's rate limit")
+            raise NotSentError(
+                f"{request}: not sent: the client's rate limit would delay it for {wait:.1f} s"
+            )
         try:
             await self._sleep(wait)
         except asyncio.CancelledError:
@@ -315,7 +320,7 @@ class Channels:
                 case aiohttp.WSMsgType.TEXT:
                     yield message.data.encode()
                 case aiohttp.WSMsgType.CLOSE:
-                    return  # kubelets may close the connection before they receive the close frame
+                    return  # kubelets may close the connection before they receive the answer to this message
                 case aiohttp.WSMsgType.ERROR:
                     raise NoValidResponseError(f"{self._request}: {message.data}")
                 case _:
@@ -342,16 +347,16 @@ class _Deadline:
 
 
 def _connector(access: Access) -> aiohttp.BaseConnector:
-    # The number of connections is not limited here, because watches hold connections for minutes. The semaphore of
-    # Transport limits requests.
+    # The number of connections is not limited here, because streams hold connections for minutes. The semaphore of
+    # Transport limits other requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
     return aiohttp.TCPConnector(limit=0, socket_factory=_socket)
 
 
 def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
-    """Return the proxy and its headers. With `trust_env`, aiohttp would read ~/.netrc before each request, and fail if
-    that file contains the server."""
+    """Return the proxy and its headers. The option `trust_env` of aiohttp is not used: it would read ~/.netrc before
+    each request, and fail if that file contains the server."""
     proxy, auth = None, None
     if access.proxy:
         proxy, auth = helpers.strip_auth_from_url(yarl.URL(access.proxy))
@@ -411,7 +416,7 @@ def _target(error: aiohttp.ClientConnectorError) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of the operating system, without source locations."""
+    """Return the message of the operating system or of OpenSSL, without source locations."""
     message = getattr(error, "strerror", None) or str(error)
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
         message = os.strerror(error.errno or 0)

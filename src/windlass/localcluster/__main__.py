@@ -69,30 +69,39 @@ def main() -> int:
         "--host", default="127.0.0.1", help="loopback address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free port)")
-    parser.add_argument("--socket", type=Path, help="unix socket for clients of the same user")
+    parser.add_argument(
+        "--socket", type=Path, help="unix socket for clients of the same user (ignored with --pods)"
+    )
     parser.add_argument(
         "--body-seconds",
         type=float,
         default=60,
-        help="timeout for the body of a request in seconds (default: 60)",
+        help="timeout for the body of a request in seconds (default: 60; ignored with --pods)",
     )
     parser.add_argument(
-        "--history", type=int, default=HISTORY_LENGTH, help="number of changes kept for watches"
+        "--history",
+        type=int,
+        default=HISTORY_LENGTH,
+        help=f"number of changes kept for watches (default: {HISTORY_LENGTH}; ignored with --pods)",
     )
     parser.add_argument("--pods", action="store_true", help="run pods, with a scheduler and a kubelet")
-    parser.add_argument("--nodes", type=int, default=1, help="number of logical nodes (default: 1)")
+    parser.add_argument(
+        "--nodes", type=int, default=1, help="with --pods: number of logical nodes (default: 1)"
+    )
     parser.add_argument(
         "--network",
         choices=("auto", "isolated", "shared"),
         default="auto",
-        help="network of pods (default: auto)",
+        help="with --pods: network of pods (default: auto)",
     )
-    parser.add_argument("--ephemeral", action="store_true", help="stop all pods when this process exits")
+    parser.add_argument(
+        "--ephemeral", action="store_true", help="with --pods: stop all pods when this process exits"
+    )
     parser.add_argument(
         "--pod-pids-limit",
         type=int,
         default=4096,
-        help="maximum number of processes per container (default: 4096)",
+        help="with --pods: maximum number of processes per container (default: 4096)",
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

@@ -11,6 +11,6 @@ A request takes this path:
    writes to `localcluster.store` (etcd).
 5. `responses` encodes the result, as a table if requested (`printing`).
 
-`registry` holds the served kinds: the built-in ones (`kinds`, validated by `checks` and `schemas.typed`) and custom
+`registry` holds the kinds: the built-in ones (`kinds`, validated by `checks` and `schemas.typed`) and custom
 resources (`definitions` and `schemas.structural`, the apiextensions-apiserver).
 """

@@ -31,7 +31,10 @@ def convert_to_version(kind: Kind, obj: Object) -> Object:
 
 
 def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
-    """Return the object as one of this kind, pruned and defaulted, and warnings about unknown fields."""
+    """Return the object as one of this kind, pruned and defaulted, and warnings about unknown fields.
+
+    Warnings depend on the field validation: `Ignore` has none, and `Strict` raises ApiError instead.
+    """
     check_identity(kind, client_object)
     meta = client_object.get("metadata")
     if not isinstance(meta, dict | None):
@@ -55,7 +58,10 @@ def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Ob
 def apply_change(
     kind: Kind, change: Change, old: Object, options: WriteOptions
 ) -> tuple[Object, tuple[str, ...]]:
-    """Apply a change and decode the result. A patch whose result cannot be decoded is reported as an invalid patch."""
+    """Apply a change and decode the result.
+
+    A patch whose result cannot be decoded is reported as an invalid patch, unless the field validation is strict.
+    """
     changed = change(old)
     try:
         return decode(kind, changed, options)
@@ -121,9 +127,10 @@ def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
     check_namespace(kind, meta, namespace)
 
 
-def check_resource_version(kind: Kind, meta: Object, old: Object) -> None:
+def check_resource_version(kind: Kind, meta: Object, old_meta: Object) -> None:
+    """Reject an update with another UID or resourceVersion, or without a resourceVersion where one is required."""
     version, uid = meta.get("resourceVersion"), meta.get("uid")
-    name = old["name"]
+    name = old_meta["name"]
     if not version and not kind.strategy.allows_unconditional_update:
         error = FieldError(
             "metadata.resourceVersion",
@@ -131,10 +138,10 @@ def check_resource_version(kind: Kind, meta: Object, old: Object) -> None:
             "Invalid value: 0: must be specified for an update",
         )
         raise api_errors.invalid(kind.group, kind.plural, name, [error])
-    if uid and uid != old["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+    if uid and uid != old_meta["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_meta['uid']}"
         raise api_errors.conflict(kind.group, kind.plural, name, why)
-    if version and version != old["resourceVersion"]:
+    if version and version != old_meta["resourceVersion"]:
         raise api_errors.conflict(kind.group, kind.plural, name, _STALE)
 
 

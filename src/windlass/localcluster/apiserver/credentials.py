@@ -1,7 +1,7 @@
-"""The server's certificate, its bearer token and the kubeconfig that contains both.
+"""The server's certificate, the bearer token of its clients, and the kubeconfig that contains both.
 
-They are created on the first start and stored in the data directory with mode 0600, so that a kubeconfig stays
-valid after a restart. The certificate is self-signed.
+Certificate, key and token are created on the first start and kept in the data directory, so that they stay valid after
+a restart. The certificate is self-signed. All files have mode 0600.
 """
 
 import base64
@@ -29,7 +29,7 @@ LOOPBACK = ("127.0.0.1", "::1")
 GATEWAY = "10.86.0.1"
 ADDRESSES = (*LOOPBACK, GATEWAY)
 _VALIDITY_DAYS = 3650
-# A shorter token comes from a truncated file and is replaced.
+# A shorter token comes from a truncated file and is replaced by `load_or_create`.
 _MIN_TOKEN_LENGTH = 32
 
 

@@ -23,9 +23,9 @@ from windlass.localcluster.store_types import AlreadyExistsError, object_key
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-# A longer period would end in a year that a timestamp cannot express.
+# A much longer period would end in a year that a timestamp cannot express.
 _MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600
-# Metadata fields of a new object that only the server sets.
+# Metadata fields of a new object that clients cannot set.
 _SERVER_SET_FIELDS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
     *("managedFields", "selfLink"),
@@ -33,14 +33,14 @@ _SERVER_SET_FIELDS = (
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """The stored object after a write, and warnings for the client."""
+    """The object after a write (in a dry run, as it would be), and warnings for the client."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
 
 
 class DeleteResult(msgspec.Struct, frozen=True):
-    """The last state of an object that was deleted or marked for deletion."""
+    """The last state of a removed object, or an object that is marked for deletion."""
 
     is_removed: bool
     body: bytes
@@ -159,7 +159,10 @@ class Lifecycle:
         options: WriteOptions,
         subresource: str = "",
     ) -> WriteResult:
-        """Replace an object by the result of `change`, which is called with the current object."""
+        """Replace an object by the result of `change`, which is called with the current object.
+
+        With the subresource `status` or `finalize`, only the part that it covers is replaced.
+        """
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # Decode a second copy: the result of `change` may share parts with its argument.
@@ -264,7 +267,10 @@ class Lifecycle:
         return DeleteResult(False, self.store.update(kind.resource, key, obj, version))
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
-        """Return the last state of a deleted object, with the resourceVersion of its deletion if clients receive it."""
+        """Return the last state of a deleted object.
+
+        If the object is sent to the client, it has the resourceVersion of its deletion, except in a dry run.
+        """
         if not kind.strategy.returns_deleted_object or options.is_dry_run:
             return body
         obj = bodies.decode_stored(body)
@@ -272,7 +278,10 @@ class Lifecycle:
         return bodies.encode(obj)
 
     def _mark_for_deletion(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
-        """Set the deletion timestamp, the grace period and the finalizers of the propagation policy."""
+        """Set the finalizer of the propagation policy, the deletion timestamp and the grace period.
+
+        If the object is terminating, timestamp and grace period change only if the grace period becomes shorter.
+        """
         meta = obj["metadata"]
         _set_propagation(kind, meta, options)
         grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
@@ -317,7 +326,7 @@ def _format_second(second: int) -> str:
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
-    """Set the finalizer of the propagation policy, which the garbage collector processes."""
+    """Set the finalizer by which the garbage collector applies the propagation policy; Background has none."""
     finalizers = [one for one in meta.get("finalizers", ()) if one not in (FOREGROUND, ORPHAN)]
     policy = options.propagation
     if not policy and options.orphan is not None:

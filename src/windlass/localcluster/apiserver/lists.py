@@ -13,7 +13,7 @@ from windlass.localcluster.apiserver.selection import SelectableObject, Selectio
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import CompactedError, Page, object_key
 
-# Number of objects that are read at a time when a selector filters the list.
+# Number of objects that are read at a time when a selector filters a list with a limit.
 _BATCH = 500
 
 

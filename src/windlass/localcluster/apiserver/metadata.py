@@ -1,4 +1,4 @@
-"""Validation of metadata, names and owner references (`apimachinery/pkg/api/validation`), without I/O."""
+"""Validation (`apimachinery/pkg/api/validation`), generation and changes of metadata, without I/O."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
@@ -163,8 +163,8 @@ def finalizer_name_errors(name: str, field: str) -> Iterator[FieldError]:
 
 
 def _without_dash(name: str) -> str:
-    """Replace the last two characters of a generateName prefix that ends with a dash: a dash is valid there, because a
-    suffix follows."""
+    """Replace the last two characters of a generateName prefix that ends with a dash by a letter: the dash is valid
+    there, because a suffix follows."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 

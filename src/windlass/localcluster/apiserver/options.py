@@ -33,7 +33,7 @@ def write_options(query: Mapping[str, str], options_kind: str = "UpdateOptions")
 class DeleteOptions(msgspec.Struct, frozen=True):
     is_dry_run: bool = False
     grace_seconds: int | None = None
-    # Foreground, Background, Orphan, or "" for the default of the kind.
+    # Foreground, Background, Orphan, or "" if the request has none.
     propagation: str = ""
     # The deprecated orphanDependents: True is Orphan, False is Background.
     orphan: bool | None = None

@@ -1,7 +1,8 @@
 """Decoding of Kubernetes' protobuf, which Go clients send for built-in kinds, into plain objects.
 
-Responses are never protobuf: these clients also accept JSON. `tools/update_protobuf_fields.py` generates the field
-numbers. Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in pointer fields.
+The server never sends objects as protobuf: these clients also accept JSON. `tools/update_protobuf_fields.py` generates
+the field numbers. Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in
+pointer fields.
 """
 
 import base64
@@ -53,7 +54,7 @@ class _MalformedError(Exception):
 
 
 def decode(body: bytes) -> Object:
-    """Return the object in a body. Raises 400 for malformed data and 415 for an unknown kind."""
+    """Return the object in a body. Raise ApiError: 400 for malformed data and 415 for an unknown kind."""
     if not body.startswith(_MAGIC):
         raise api_errors.bad_request("the body is not Kubernetes' protobuf: it does not start with k8s\\0")
     try:

@@ -1,4 +1,4 @@
-"""Checks of single fields, which the validation of all kinds uses."""
+"""Checks of single fields, which the validation of many kinds uses."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -107,7 +107,7 @@ def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]
 
 
 def non_special_ip(field: str, address: str) -> Iterator[FieldError]:
-    """Reject unspecified, loopback, link-local and link-local multicast addresses (ValidateNonSpecialIP)."""
+    """Reject invalid, unspecified, loopback, link-local and link-local multicast addresses (ValidateNonSpecialIP)."""
     if not formats.is_ip_address(address):
         yield api_errors.invalid_value(field, address, "must be a valid IP address")
         return

@@ -37,7 +37,7 @@ def init_errors(
 ) -> Iterator[FieldError]:
     yield from _all_errors(containers, valid_volumes, path)
     for container in containers:
-        # Init containers run one after the other, so only ports of the same container can conflict.
+        # Like Kubernetes, check the ports of each container alone: most init containers run one after the other.
         yield from _host_port_conflicts([container], path)
     names = {other.get("name", "") for other in others}
     for container, at in basics.indexed(containers, path):
@@ -53,7 +53,7 @@ def init_errors(
 
 
 def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]:
-    """Check the images of a pod. Kubernetes does not check those of a pod template."""
+    """Reject whitespace around the images of a pod. Kubernetes accepts it in a pod template."""
     for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
         if image != image.strip():

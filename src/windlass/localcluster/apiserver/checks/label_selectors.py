@@ -36,6 +36,6 @@ def is_empty(selector: Selector) -> bool:
 
 
 def mismatch(selector: Selector | None, labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
-    """Yield an error if the selector does not match the labels of the template, or is absent."""
+    """Yield an error if the selector is absent or does not match the labels of the template."""
     if selector is None or not label_selectors.from_object(selector).matches(labels or {}):
         yield api_errors.invalid_value(field, labels, "`selector` does not match template `labels`")

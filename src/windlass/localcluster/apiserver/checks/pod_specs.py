@@ -15,7 +15,7 @@ Spec = Mapping[str, Any]
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
-_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+_FS_GROUP_CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _NAME_RULES = {
     "serviceAccountName": formats.dns_subdomain,
     "nodeName": formats.dns_subdomain,
@@ -24,11 +24,11 @@ _NAME_RULES = {
     "priorityClassName": formats.dns_subdomain,
     "runtimeClassName": formats.dns_subdomain,
 }
+_MAX_INT32 = 2**31 - 1
 _MAX_NAMESERVERS = 3
 # Limits of current Kubernetes releases.
 _MAX_SEARCHES = 32
 _MAX_SEARCH_CHARACTERS = 2048
-_MAX_INT32 = 2**31 - 1
 
 
 def errors(spec: Spec, path: str) -> Iterator[FieldError]:
@@ -86,7 +86,7 @@ def _security_errors(spec: Spec, path: str) -> Iterator[FieldError]:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
-    yield from basics.optional_choice(context, at, "fsGroupChangePolicy", _CHANGE_POLICIES)
+    yield from basics.optional_choice(context, at, "fsGroupChangePolicy", _FS_GROUP_CHANGE_POLICIES)
 
 
 def _host_network_port_errors(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:

@@ -20,7 +20,7 @@ _HUGE_PAGES = "hugepages-"
 
 
 def errors(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Check the limits and requests of a container."""
+    """Check the limits and requests of a container. The overhead of a pod is checked as limits."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
         yield from _name_errors(name, f"{path}.limits[{name}]")

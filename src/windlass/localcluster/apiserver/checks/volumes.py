@@ -172,7 +172,7 @@ def parent_path_errors(file: str, field: str) -> Iterator[FieldError]:
 
 
 # In the order in which Kubernetes checks them: the later one of two sources is rejected.
-# Sources of clouds and storage systems are stored unchecked, since the kubelet here cannot mount them.
+# Other sources, e.g. of clouds and storage systems, are stored unchecked, since the kubelet here cannot mount them.
 _SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir_errors,
     "hostPath": _host_path_errors,

@@ -1,7 +1,7 @@
 """Acceptance of the names of a CustomResourceDefinition (the naming controller of apiextensions-apiserver).
 
-A definition is established when it is stored, unless another one in its group has one of its names. In that
-case its names are checked again only when it is updated.
+A definition is established when it is created, unless one of its names is already accepted for another definition of
+its group. In that case its names are checked again only when it is updated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ def is_rejected(definition: Object) -> bool:
 
 
 def accept_names(new: Object, cluster: ClusterView) -> None:
-    """Accept the names that no other definition of the group has, and set the conditions."""
+    """Accept the names that are not accepted for another definition of the group, and set the conditions."""
     status, names = new["status"], new["spec"].get("names") or {}
     others = [
         one

@@ -19,7 +19,7 @@ _UID_LABELS = (_UID, "controller-uid")
 _NAME_LABELS = (_NAME, "job-name")
 _BACKOFF_LIMIT = 6
 _NO_BACKOFF_LIMIT = 2**31 - 1
-_COUNTS = (
+_NOT_NEGATIVE_FIELDS = (
     *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
     *("backoffLimitPerIndex", "maxFailedIndexes"),
 )
@@ -60,7 +60,7 @@ class JobStrategy(Strategy):
         spec = new.get("spec") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels")
-        yield from basics.not_negative(spec, "spec", *_COUNTS)
+        yield from basics.not_negative(spec, "spec", *_NOT_NEGATIVE_FIELDS)
         yield from _mode_errors(spec)
         yield from pod_specs.template_errors(template, "spec.template")
         yield from _restart_policy_errors((template.get("spec") or {}).get("restartPolicy"))

@@ -34,10 +34,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ()
     # Subresources, e.g. "status", "scale", and for pods "log", "exec", "attach", "portforward".
     subresources: tuple[str, ...] = ()
-    # The name of a built-in kind in `windlass.k8s.types`; "" for a custom resource.
+    # The name of a built-in kind in `windlass.k8s.types`; "" for a custom resource or a computed kind.
     type_name: str = ""
     schema: Schema
-    # The openAPIV3Schema of a custom resource, for the published OpenAPI; None for a built-in kind.
+    # The openAPIV3Schema of a custom resource, for the published OpenAPI; None for other kinds.
     published_schema: dict[str, object] | None = None
     columns: tuple[Column, ...] = ()
     # Fields that field selectors support besides metadata.name and metadata.namespace.
@@ -49,7 +49,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_served: bool = True
     # Whether objects are computed on request and cannot be written or watched.
     is_read_only: bool = False
-    # Whether the definition has changed, so that stored objects have to be pruned and defaulted when read.
+    # Whether the definition has ever changed, so that stored objects have to be pruned and defaulted when read.
     reads_through_schema: bool = False
 
     @property
@@ -63,4 +63,5 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_custom(self) -> bool:
+        """Whether this is a custom resource. A computed kind is treated like one."""
         return not self.type_name

@@ -104,7 +104,7 @@ def deletion_conditions(remaining: list[tuple[Kind, Object]], now: str) -> list[
 
 
 def finalized(namespace: Object) -> Object:
-    """Return a namespace whose content is deleted, without the finalizers that wait for that deletion."""
+    """Return the namespace without the finalizers that waited for the deletion of its content."""
     spec = namespace.get("spec") or {}
     remaining = [name for name in spec.get("finalizers") or () if name != _OWN_FINALIZER]
     spec = {**spec, "finalizers": remaining} if remaining else {}

@@ -1,4 +1,4 @@
-"""Defaults of a pod spec that depend on other fields, in pods and in templates."""
+"""Defaults that depend on other fields of a pod spec, and canonical quantities, in pods and in templates."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,8 @@ def _canonicalize(holder: Object, *keys: str) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Return the pull policy: Always for the tag `latest` and for an image with neither a tag nor a digest."""
+    """Return the default pull policy: Always for the tag `latest` and for an image with neither a tag nor a digest,
+    else IfNotPresent."""
     reference = _REFERENCE.fullmatch(image)
     if reference is None:
         return "IfNotPresent"

@@ -244,7 +244,7 @@ def _set_defaults(spec: Object) -> None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for taint in _NODE_CONDITION_TAINTS:
         if not any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()):
-            # The toleration keeps the pod on an unreachable node for a while.
+            # The toleration keeps the pod on a node that is not ready or unreachable for a while.
             toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute"}
             spec.setdefault("tolerations", []).append({**toleration, "tolerationSeconds": _TOLERATED_SECONDS})
 
@@ -270,8 +270,8 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def _qos_class(spec: dict[str, Any]) -> str:
-    """Return Guaranteed if all containers have CPU and memory limits equal to their requests, BestEffort if none has
-    limits or requests, else Burstable."""
+    """Return Guaranteed if all containers have CPU and memory limits equal to their requests, BestEffort if none has a
+    CPU or memory limit or request, else Burstable."""
     totals = {
         "requests": dict.fromkeys(_QOS_RESOURCES, Decimal()),
         "limits": dict.fromkeys(_QOS_RESOURCES, Decimal()),

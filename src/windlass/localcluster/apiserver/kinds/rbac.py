@@ -1,4 +1,4 @@
-"""The strategies of Roles and RoleBindings. They are stored and validated, but not enforced."""
+"""The strategies of Role, ClusterRole and their bindings, which are validated and stored, but not enforced."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """The strategy of Service: fields that depend on its type, validation, and the allocation of addresses and ports.
 
-A service gets the requested cluster IP and node ports, or the lowest free ones. Only IPv4 is supported.
+A service gets the requested cluster IP and node ports, or the lowest free ones. Only IPv4 addresses are allocated.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ _EXTERNAL_TYPES = ("NodePort", "LoadBalancer")
 _CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 _EXTERNAL_TRAFFIC_FIELDS = ("externalTrafficPolicy", "healthCheckNodePort")
 _CLUSTER_IPS = ipaddress.IPv4Network("10.96.0.0/16")
-# The address of the API server.
+# In Kubernetes, the address of the service `kubernetes`. Here a service gets it only on request.
 _RESERVED_IP = "10.96.0.1"
 _NODE_PORTS = range(30000, 32768)
 _FOR_LOAD_BALANCERS = "may only be used when `type` is 'LoadBalancer'"

@@ -1,6 +1,6 @@
 """The strategies of the small built-in kinds: ConfigMap, Secret, Endpoints, Event, Lease and ServiceAccount.
 
-They correspond to the strategies in `pkg/registry/core` and the rules in `pkg/apis/core/validation` of Kubernetes.
+They correspond to the strategies in `pkg/registry` and the rules in `pkg/apis/*/validation` of Kubernetes.
 """
 
 import base64
@@ -91,7 +91,7 @@ def _type_errors(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
             yield from _docker_errors(data, _DOCKER_KEYS[secret_type])
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
-                # Kubernetes reports these two field paths as well.
+                # Like Kubernetes, report both fields, although one of them suffices.
                 yield api_errors.required("data[username]")
                 yield api_errors.required("data[password]")
         case "kubernetes.io/ssh-auth":

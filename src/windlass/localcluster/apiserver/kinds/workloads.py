@@ -18,7 +18,7 @@ _STATUS_COUNTS = (
 
 
 class _WorkloadStrategy(Strategy):
-    """A kind with replicas of a pod template. Its selector must match the labels of the template."""
+    """The strategy of kinds with replicas of a pod template, whose labels the selector must match."""
 
     scale = scales.BUILT_IN_PATHS
     has_generation = True
@@ -150,7 +150,7 @@ def _stateful_set_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
-    """Check the selector and the template. Kubernetes uses the names `kind` and `owner` in its messages."""
+    """Check the selector and the template. `kind` and `owner` are the names of the kind in Kubernetes' messages."""
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
     if selector is None:
@@ -171,7 +171,7 @@ def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator
 
 
 def _with_claims_as_volumes(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec with a volume for every claim template, because mounts may refer to them."""
+    """Return the spec with a volume for every claim template, because mounts may refer to claim templates."""
     template = spec.get("template") or {}
     pod = template.get("spec") or {}
     claims = [

@@ -18,8 +18,8 @@ AggregatedVersion = Literal["v2", "v2beta1"]
 KUBERNETES_VERSION: Final = "1.37.1"
 """The Kubernetes release that the conformance transcripts were recorded from, and that `/version` reports."""
 
-# Clients resolve a short name in the first group that has it. The order is that of Kubernetes, followed by the
-# groups of custom resources by name.
+# Clients resolve a short name in the first group that has it. The order is that of Kubernetes. All other groups
+# follow, ordered by name.
 _FIRST_GROUPS = (
     "apps",
     "autoscaling",
@@ -101,14 +101,14 @@ def group_list(kinds: Sequence[Kind]) -> Document:
 
 
 def group(kinds: Sequence[Kind], name: str) -> Document | None:
-    """Return the document at `/apis/GROUP`."""
+    """Return the document at `/apis/GROUP`; None if no kind is in the group."""
     if name not in groups_in_order(kinds):
         return None
     return {"kind": "APIGroup", "apiVersion": "v1"} | _group(kinds, name)
 
 
 def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | None:
-    """Return the document at `/api/v1` (empty group) or `/apis/GROUP/VERSION`."""
+    """Return the document at `/api/v1` (empty group) or `/apis/GROUP/VERSION`; None if it has no kinds."""
     found = kinds_of(kinds, group, version)
     if not found:
         return None

@@ -225,7 +225,7 @@ def _add_object_content(
     responses = {
         "list": [list_definition],
         "create": [_STATUS if subresource else definition],
-        # The response is the object if finalizers delay its deletion.
+        # The response is the object for some kinds, and if finalizers delay its deletion.
         "delete": [_STATUS, definition],
         "deletecollection": [_STATUS, list_definition],
     }
@@ -262,7 +262,7 @@ def _add_body(
 def _add_responses(
     document: Document, codes: tuple[int, ...], definitions: list[str], media_type: str, dialect: Dialect
 ) -> None:
-    """Add the responses. `definitions` are the schemas of successful responses; empty for plain text."""
+    """Add the responses. `definitions` names the schemas of successful responses; it is empty for streams."""
     references = [schemas.reference(definition, dialect) for definition in definitions] or [_TEXT]
     failure: Document = {"schema": schemas.reference(_STATUS, dialect)}
     if dialect is Dialect.SWAGGER:

@@ -36,7 +36,7 @@ PATCH = f"{_META}.v1.Patch"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
-# The Go packages of types, by type name without version. All other types are in the core package.
+# Patterns of type names without version, by Go package. All other types are in the core package.
 _PACKAGES = {
     _META: r"Condition|DeleteOptions|LabelSelector.*|ListMeta|ManagedFieldsEntry|ObjectMeta|OwnerReference"
     r"|Preconditions|Status|StatusCause|StatusDetails",
@@ -53,12 +53,12 @@ _PACKAGES = {
 
 
 def _type(*strings: str, **others: str) -> Type:
-    """Return a type with string fields and other fields."""
+    """Return a type with the fields `strings` of type string and the fields `others`. None is required."""
     fields = dict.fromkeys(strings, "string") | others
     return Type(dict(sorted(fields.items())), ())
 
 
-# Types that every API server publishes, although no kind refers to them.
+# Types of requests and responses, which `k8s.types` does not contain because no kind refers to them.
 _SHARED = {
     "V1Binding": Type(
         _type("apiVersion", "kind", metadata="V1ObjectMeta", target="V1ObjectReference").fields, ("target",)
@@ -291,7 +291,7 @@ def custom_schema(published: Mapping[str, Any], dialect: Dialect) -> Schema:
 
 
 def _subschemas(schema: Mapping[str, Any], convert: Callable[[Mapping[str, Any]], Schema]) -> Schema:
-    """Return the keys that contain schemas, with the schemas converted."""
+    """Return `items`, `additionalProperties` and `properties` of a schema, with the schemas in them converted."""
     found: Schema = {
         key: convert(schema[key])
         for key in ("items", "additionalProperties")

@@ -1,6 +1,6 @@
 """A Swagger 2.0 document as protobuf (gnostic's `openapi.v2.Document`), the only format that older kubectls read.
 
-Only the parts of Swagger that the documents of this server use are supported. Any other key raises ValueError.
+Only the parts of Swagger that the documents of this server use are supported. Any other key raises an error.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """The columns that `kubectl get` shows for each built-in kind (kube-apiserver: `pkg/printers/internalversion`).
 
-The columns of `-o wide` are always included; clients hide them because of their priority. For a kind without an
-entry in `PRINTERS`, the columns are the name and the creation time. The columns of custom resources come from their
+The columns of `-o wide` are always included; clients hide them because of their priority. For a built-in kind without
+an entry in `PRINTERS`, the columns are the name and the creation time. The columns of custom resources come from their
 definition: see `tables`.
 """
 

@@ -1,7 +1,7 @@
 """JSONPaths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
 
-The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once. It finds no values if
-there is a type mismatch (an index into a mapping, a comparison of 2 with 2.5).
+The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once. It finds no values at
+all if one step fails: an index into a mapping or out of range, a comparison of 2 with 2.5.
 """
 
 import operator
@@ -35,7 +35,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class _MismatchError(Exception):
-    """The value does not have the type that the path expects."""
+    """A step fails: a type mismatch, an index out of range, or several values in a comparison."""
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -107,13 +107,14 @@ class Path(msgspec.Struct, frozen=True):
     steps: tuple[_Field | _Every | _Elements | _Filter, ...]
 
     def find(self, value: Any) -> list[Any]:
-        """Return all values at the path, in order."""
+        """Return all values at the path, in order; none if a step fails."""
         try:
             return self.walk(value)
         except _MismatchError:
             return []
 
     def walk(self, value: Any) -> list[Any]:
+        """Return all values at the path, in order. Raise _MismatchError if a step fails."""
         values = [value]
         for step in self.steps:
             values = [found for each in values for found in step.select(each)]
