@@ -54,7 +54,7 @@ def test_api_server_accepts_rendered_jobs(
 ) -> None:
     assert SUBMISSIONS
     for submission in SUBMISSIONS:
-        made = planner.render_framework(submission, Target(has_mounts=has_mounts), where)
+        made = planner.render_framework(submission, Target(has_own_mounts=has_mounts), where)
         made = {**made, "metadata": {**made["metadata"], "namespace": "default"}}
         answer = server.ask("POST", f"{FRAMEWORKS}?dryRun=All&fieldValidation=Strict", made)
         assert answer.code == 201, (submission.name, answer.body)

@@ -114,7 +114,7 @@ def test_valid_job_renders_to_valid_framework(job: Job, where: code.Code | None,
     (submission,) = read.submissions
     assert submission.job == job
 
-    made = planner.render_framework(submission, Target("", has_mounts=has_mounts), where)
+    made = planner.render_framework(submission, Target("", has_own_mounts=has_mounts), where)
     loaded = framework_files.load(msgspec.json.encode(made), "framework.json")
     assert loaded.errors == ()
     (one,) = loaded.frameworks

@@ -100,7 +100,9 @@ async def not_found_error(
         return ObjectNotFoundError(
             f"{missing}. List the jobs with `windlass list -n {connection.namespace}`."
         )
-    return ObjectNotFoundError(f"{missing}, nor any other job. List all namespaces with `windlass list -A`.")
+    return ObjectNotFoundError(
+        f"{missing}, nor any other job. List the jobs of all namespaces with `windlass list -A`."
+    )
 
 
 def not_installed_error(connection: Connection) -> NotInstalledError:

@@ -1,7 +1,7 @@
 """Find and delete the objects of a job other than its Framework, by their label.
 
-Kinds that the user may not list are skipped. Storage is found too but never deleted: files outlive the jobs that wrote
-them.
+Kinds that the user may not list are skipped. Storage and the NFS server are found too but are kept: files outlive the
+jobs that wrote them.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ RBAC_KINDS = (
     Kind("Role", ROLES),
     Kind("ServiceAccount", SERVICE_ACCOUNTS),
 )
-"""Created for companions. Users who may not list these kinds cannot have created any."""
+"""Created for companions. Users who may not list these kinds have usually not created any."""
 DELETED_KINDS = (
     JOB,
     Kind("StatefulSet", STATEFUL_SETS, runs_pods=True),
@@ -122,7 +122,10 @@ class OwnedObjects(msgspec.Struct, frozen=True):
 
 
 async def find(connection: Connection, name: str) -> OwnedObjects:
-    """Return the objects with the label of this job. Raises the errors of `Connection.send`, except ForbiddenError."""
+    """Return the objects with the label of this job, except those that have a controller.
+
+    Raises the errors of `Connection.send`, except ForbiddenError and NotFoundError.
+    """
     if len(name) > MAX_LABEL_LENGTH:
         return OwnedObjects()
     kinds = (*DELETED_KINDS, *STORAGE_KINDS)
@@ -140,22 +143,24 @@ async def find(connection: Connection, name: str) -> OwnedObjects:
         for each in objects or ()
     ]
     return OwnedObjects(
-        deletable=tuple(each for each in found if not _holds_files(each, name)),
-        kept=tuple(each for each in found if _holds_files(each, name)),
+        deletable=tuple(each for each in found if not _is_kept(each, name)),
+        kept=tuple(each for each in found if _is_kept(each, name)),
         unlistable=tuple(
             kind.resource.plural for kind in DELETED_KINDS if by_kind[kind] is None and kind not in RBAC_KINDS
         ),
     )
 
 
-def _holds_files(each: OwnedObject, job: str) -> bool:
+def _is_kept(each: OwnedObject, job: str) -> bool:
     is_nfs_server = each.kind.name in _NFS_SERVER_KINDS and each.name == nfs_shares.server_name(job)
     return each.kind in STORAGE_KINDS or is_nfs_server
 
 
 async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Object] | None:
-    """Return the objects with the label of the job; None if the user may not list the kind. A kind that is not served
-    has no objects."""
+    """Return the objects with the label of the job that have no controller; None if the user may not list the kind.
+
+    A kind that is not served has no objects. PersistentVolumes of claims in other namespaces are left out.
+    """
     selector = f"{names.JOB_LABEL}={name}"
     try:
         listed = await lookup.list_objects(connection, kind.resource, connection.namespace, selector)
@@ -190,7 +195,7 @@ async def find_job(connection: Connection, name: str) -> OwnedObject | None:
 
 
 async def list_job_names(connection: Connection) -> set[str]:
-    """Return the names of the jobs that consist of plain Jobs; none if the user may not list Jobs."""
+    """Return the job in the label of each Job, or the name of a Job without this label; none if listing Jobs fails."""
     try:
         listed = await lookup.list_objects(connection, JOB.resource, connection.namespace)
     except ResponseError:
@@ -199,7 +204,7 @@ async def list_job_names(connection: Connection) -> set[str]:
 
 
 async def remove_owner_references(connection: Connection, kept: Iterable[OwnedObject]) -> None:
-    """Keep these objects when their Framework is deleted. Raises RejectedError."""
+    """Remove the owner references of objects that a Framework owns, so that they outlive it. Raises RejectedError."""
     for each in kept:
         if not each.is_owned_by_framework:
             continue

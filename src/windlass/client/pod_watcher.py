@@ -23,7 +23,7 @@ FATAL_REASONS = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSan
 FATAL_COUNT = 3
 """Number of such events after which a pod is considered unrecoverable."""
 MAX_MESSAGE_LENGTH = 500
-"""Maximum length of the message of an event or a container."""
+"""Maximum length of a message that is quoted in a reason."""
 
 _MOUNT_REASONS = ("FailedMount", "FailedMapVolume")
 _volume_in = re.compile(r'volume "([^"]+)"').search
@@ -53,7 +53,7 @@ class PodWatcher:
         self._name = name
         self._pods: dict[str, Pod] = {}
         self.is_deleted = False
-        """Whether the list had no pod, or the last remaining pod was deleted."""
+        """Whether no pod remained after the last list or deletion, even if one was created since."""
         self._events: dict[str, events.ApiEvent] = {}
         """By UID, the newest last."""
         self._changed = asyncio.Condition()
@@ -87,9 +87,10 @@ class PodWatcher:
         seconds: float | None,
         may_continue: Callable[[], bool] = lambda: False,
     ) -> T:
-        """Return the result of the first of `works` to finish. Raises TimeoutError and ApiError.
+        """Return the result of the first of `works` to finish.
 
-        After the timeout, `may_continue` decides whether to wait on without a time limit.
+        After the timeout, `may_continue` decides whether to wait on without a time limit. Raises TimeoutError, and the
+        errors of `works` and of the watches.
         """
         working = [asyncio.create_task(work) for work in works]
         tasks = {*working, *(asyncio.create_task(each) for each in self.watches())}
@@ -109,7 +110,7 @@ class PodWatcher:
         raise TimeoutError
 
     async def wait_until(self, is_met: Callable[[], bool]) -> None:
-        """Wait for a condition, which is evaluated after each change."""
+        """Wait for a condition, which is evaluated now and after each change."""
         async with self._changed:
             await self._changed.wait_for(is_met)
 
@@ -127,7 +128,7 @@ class PodWatcher:
         return self.pending_reason()
 
     def pending_reason(self) -> str:
-        """Return why the newest pod does not run; empty if unknown."""
+        """Return why the newest pod does not run, or that there is no pod; empty if unknown."""
         if not self._pods:
             return "its pod is not created yet"
         pod = self.pods[-1]
@@ -165,7 +166,7 @@ class PodWatcher:
         ]
 
     def _describe(self, warning: events.ApiEvent) -> str:
-        """Return the message with the location of the volume, since an event contains only the volume name."""
+        """Describe a warning. For a failed mount, add the location of the volume: the event has only its name."""
         message = _shorten(warning.message)
         found = _volume_in(warning.message)
         location = self._volume_locations.get(found[1], "") if found else ""
@@ -247,7 +248,7 @@ def blocking_reason(pod: Pod) -> str:
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:
-    """Return the status of the first container that failed, now or before its last restart."""
+    """Return the status of the first container that failed when it last ended."""
     for status in pod.container_statuses:
         ended = status.state.terminated or status.last_state.terminated
         if ended is not None and ended.exit_code:
@@ -256,7 +257,7 @@ def failed_container(pod: Pod) -> ContainerStatus | None:
 
 
 def termination_message(pod: Pod) -> str:
-    """Return the termination message of the failed container, or the message of the pod; empty without one."""
+    """Return the termination message of the failed container, or else the pod's reason and message; may be empty."""
     failed = failed_container(pod)
     ended = failed.state.terminated or failed.last_state.terminated if failed is not None else None
     if ended is not None and ended.message.strip():

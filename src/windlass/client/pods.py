@@ -220,7 +220,7 @@ class Pod(Sparse, frozen=True):
                 yield run
 
     def is_of(self, framework: Framework) -> bool:
-        """Return whether the pod belongs to this Framework, not to an earlier one of the same name."""
+        """Return whether the pod is not marked as a pod of another Framework, e.g. an earlier one of the same name."""
         return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
 
 

@@ -165,7 +165,10 @@ class _ForwardedConnection:
         """Number of received messages."""
 
     async def run(self) -> None:
-        """Copy data until the pod or the client closes the connection. Raises ApiError, OSError and _RemoteError."""
+        """Copy data until the pod closes the connection, or sends nothing more after the client has closed its side.
+
+        Raises ApiError, OSError and _RemoteError.
+        """
         sending = asyncio.create_task(self._send())
         receiving = asyncio.create_task(self._receive())
         try:
@@ -198,7 +201,7 @@ class _ForwardedConnection:
                 await self._writer.drain()
 
     async def _linger(self, receiving: "asyncio.Task[None]") -> None:
-        """Wait until no data has arrived for LINGER_SECONDS."""
+        """Wait until `receiving` ends, or a period of LINGER_SECONDS passes without data."""
         previous = -1
         while not receiving.done() and previous != self._received:
             previous = self._received

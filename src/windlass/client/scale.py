@@ -21,16 +21,17 @@ from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import codec, diagnostics
 
 _ATTEMPTS = 8
-"""Number of attempts. The patch conflicts if the controller writes the status between our read and our patch."""
+"""Maximum number of attempts. The patch conflicts if the controller writes the status between read and patch."""
 _POLICY = "frameworkAttemptCompletionPolicy"
 
 
 class ScalePlan(msgspec.Struct, frozen=True):
-    """The changes of a spec and their descriptions."""
+    """The changes of a spec, and messages about them."""
 
     operations: tuple[Json, ...]
     """A JSON patch; empty if nothing changes."""
     notes: tuple[str, ...]
+    """One for each change, and one for each role that does not change."""
 
 
 async def scale(connection: Connection, name: str, task_numbers: Mapping[str, int]) -> lifecycle.Change:
@@ -87,8 +88,8 @@ def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> Scale
 def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
     """Yield the changed fields of a role with their new values and descriptions.
 
-    A count of the policy that meant all tasks still means all tasks, and no count exceeds the number of tasks. Scaling
-    to 0 keeps the policy.
+    A count of the policy that meant all tasks still means all tasks, except a minFailedTaskCount of 1. No count exceeds
+    the number of tasks. Scaling to 0 keeps the policy.
     """
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:

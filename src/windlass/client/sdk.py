@@ -83,11 +83,11 @@ class AsyncClient:
     ) -> JobView:
         """Submit a job: a `Job`, the path of a job file or Framework, or a mapping with the contents of such a file.
 
-        A relative `code` is resolved in `folder` (default: the folder of the file or, without a file, the current
-        directory). With `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are
-        created first: data is loaded and, unless `preflight` is False, required files are checked. `on_progress`
-        receives all progress messages, including a generated password of a companion, which is shown only once. Pass
-        `print` to print them.
+        Relative paths, e.g. `code`, are resolved in `folder` (default: the folder of the file or, without a file, the
+        current directory). With `rerun`, a finished job of the same name is replaced; a running one is not.
+        Prerequisites are created first: data is loaded and, unless `preflight` is False, required files are checked.
+        `on_progress` receives all progress messages, including a generated password of a companion, which is shown only
+        once. Pass `print` to print them.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
@@ -165,9 +165,9 @@ class AsyncClient:
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
     ) -> None:
-        """Delete a job and its objects and, unless `wait` is False, return when they are deleted.
+        """Delete a job and its objects, except storage and its NFS server.
 
-        With `keep_companions`, its companions are kept.
+        Unless `wait` is False, return when they are deleted. With `keep_companions`, its companions are kept.
 
             >>> client.delete("digits")
         """
@@ -326,7 +326,7 @@ class AsyncClient:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """Connect, and convert errors of the block to ClientError."""
+        """Connect at the first use, and convert API errors of the block to ClientError."""
         async with self._connect_lock:
             if self._connection is None:
                 self._connection = await self._exit_stack.enter_async_context(connected(*self._cluster))

@@ -77,7 +77,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     ip: str = ""
     has_run: bool = False
-    """Whether the task has run in this attempt."""
+    """Whether the task has run in its current attempt."""
     code: int | None = None
     """0, an exit code, or a completion code of the controller; None before the attempt has ended."""
     reason: str = ""
@@ -107,7 +107,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Attempt of the job, counted from 0 as in FC_FRAMEWORK_ATTEMPT_ID."""
     created: datetime | None = None
     changed: datetime | None = None
-    """When the state was entered."""
+    """When `framework_state` was entered."""
     completed: datetime | None = None
     roles: dict[str, int] = {}
     """Number of tasks of each role in the spec."""
@@ -127,7 +127,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def have_all_tasks_run(self) -> bool:
-        """Whether all tasks of the spec have run in the current attempt."""
+        """Whether the job is running and all of its tasks have run in their current attempts."""
         are_all_known = len(self.tasks) >= sum(self.roles.values()) > 0
         return self.state is JobState.RUNNING and are_all_known and all(task.has_run for task in self.tasks)
 
@@ -204,7 +204,7 @@ def _completed_state(status: FrameworkStatus) -> JobState:
 
 
 def _reason(state: JobState, status: FrameworkStatus) -> str:
-    """Return why the job is blocked, or how its last attempt ended."""
+    """Return why the job is blocked, or how its current attempt ended; empty before that."""
     if state is JobState.BLOCKED:
         return _blocking_message(status)
     completion = status.attempt_status.completion_status

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Until(StrEnum):
     COMPLETED = "completed"
     RUNNING = "running"
-    """Every task has run in this attempt."""
+    """Every task has run in its current attempt, or the job has succeeded."""
     DELETED = "deleted"
 
 
@@ -35,7 +35,7 @@ async def wait(
     timeout: float | None = None,
     on_change: Callable[[JobView], None] = _ignore,
 ) -> JobView:
-    """Wait until the condition holds and return the job. `on_change` is called for every change.
+    """Wait until the condition holds and return the job. `on_change` is called now and after each change.
 
     A job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
     the errors of `lookup.find`.
@@ -77,7 +77,7 @@ async def wait_for(
 
 
 async def watch_job(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:
-    """Yield the view of the job after each change, and None after its deletion."""
+    """Yield the view of the job now and after each change, and None after its deletion."""
     async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
         async for found in changes:
             yield None if found is None else views.job_view(found)

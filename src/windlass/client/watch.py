@@ -19,7 +19,8 @@ from windlass.wire import codec
 from windlass.wire.codec import InvalidFramework
 
 MAX_OUTAGE_SECONDS = 120.0
-"""How long the API server may be unavailable, e.g. during an upgrade, before a watch fails."""
+"""How long the API server may be unavailable, e.g. during an upgrade, before `watch_framework` or
+`wait_until_deleted` fails."""
 QUIET_SECONDS = 100.0
 """Failures that are further apart than this belong to different outages."""
 
@@ -129,7 +130,7 @@ async def wait_until_deleted(connection: Connection, resource: Resource, name: s
 
 
 def _permanent_after_outage() -> Callable[[ApiError], bool]:
-    """Return a predicate that is also true after a long outage, in which no request could be sent."""
+    """Return a predicate for permanent errors. It is also true if no request could be sent for long."""
     outage_start = last = time.monotonic()
 
     def is_permanent(error: ApiError) -> bool:

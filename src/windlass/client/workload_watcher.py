@@ -46,7 +46,7 @@ class Workload(Sparse, frozen=True):
 
     @property
     def is_available(self) -> bool:
-        """Whether a replica of the latest generation is available."""
+        """Whether the latest generation has replicas, and any replica is available."""
         status = self.status
         is_current = status.observed_generation >= self.metadata.generation
         return is_current and status.updated_replicas > 0 and status.available_replicas > 0
@@ -96,7 +96,7 @@ async def run_with_pods(
     """Run `work` while watching `pods`, and return its result.
 
     After the timeout, `may_continue` decides whether to wait without a limit. `failure` begins the error message.
-    Raises RejectedError if the pods fail permanently, TimedOutError, and the errors of `checks`.
+    Raises RejectedError if the pods fail permanently, TimedOutError, and the errors of `work`, `checks` and watches.
     """
 
     async def fail() -> NoReturn:

@@ -13,7 +13,7 @@ from windlass.model.status import TaskAttemptStatus, TaskStatus
 
 _WAITING = (CREATION_PENDING, CREATION_REQUESTED, PREPARING)
 _POSTPONED = "Postponed"
-"""Reason of the controller's event about a pod that the API server rejected."""
+"""Reason of the controller's event about a refused request, e.g. to create pods."""
 STARTING = "its containers are starting"
 NO_POD = "its pod is not created yet"
 
@@ -28,7 +28,7 @@ class PendingTasks(msgspec.Struct, frozen=True):
 def pending_tasks(
     framework: Framework, pods: Sequence[Pod], events: Sequence[Event]
 ) -> tuple[PendingTasks, ...]:
-    """Group pending tasks by reason, in the order of the tasks."""
+    """Group pending tasks by reason, in the order of the tasks. Tasks that a scale-down deletes are left out."""
     by_name = {pod.name: pod for pod in pods}
     found: dict[str, list[str]] = {}
     for task, status in tasks.statuses(framework):
@@ -39,7 +39,7 @@ def pending_tasks(
 
 
 def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> str:
-    """Return why the task is pending; empty if it is not."""
+    """Return why the task is pending or a container of its pod is waiting; empty if neither is the case."""
     pod = _pod_of(status.attempt_status, pods)
     if status.state is RUNNING and pod is not None:
         return _restart_reason(pod)
@@ -64,7 +64,7 @@ def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
 
 
 def _restart_reason(pod: Pod) -> str:
-    """Return why a container of a running pod is waiting for its restart; empty if none is."""
+    """Return why a container of a running pod is waiting, usually for its restart; empty if none is."""
     for container in pod.status.container_statuses:
         waiting, last = container.state.waiting, container.last_state.terminated
         if waiting is None:

@@ -99,7 +99,7 @@ def _retries(
 
 
 def describe_counts(retries: Retries) -> str:
-    """Return `2 retries so far: 1 counted (maxRetryCount 3), 1 not counted`."""
+    """Return e.g. `2 retries so far: 1 counted (maxRetryCount 3), 1 not counted`."""
     limits = {
         ALWAYS_RETRY: "maxRetryCount -2: always",
         RETRY_IF_FAILED: "maxRetryCount -1: after any failure",

@@ -1,4 +1,4 @@
-"""The log of one container: which containers to read, the request for a log, and the lines of the response.
+"""The logs of single containers: which containers to read, the request for a log, and the lines of the response.
 
 `reader` merges several of these logs. `follow` follows them and reconnects after a lost connection.
 """
@@ -17,7 +17,7 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Request
 
 MAX_BATCH_BYTES = 64 * 1024
-"""Amount of output that is processed at once."""
+"""Maximum number of bytes of a response that are split into lines at once."""
 
 Note = Callable[[str], None]
 """Receives messages that are not log lines, e.g. that a log cannot be read."""
@@ -33,7 +33,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     tail: int | None = None
     """Number of last lines of each container; None for all."""
     times: bool = False
-    """Whether lines have timestamps."""
+    """Whether lines must have timestamps. Merged and followed lines always have them."""
     container: str = ""
     """Name of the container; empty for all except init containers."""
 
@@ -51,7 +51,7 @@ def ignore_note(message: str) -> None:
 
 
 def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
-    """Raise ObjectNotFoundError if no pod has the requested container."""
+    """Raise ObjectNotFoundError if there are pods, but none of them has the requested container."""
     if options.container and pods and not any(sources_of(pod, options) for pod in pods):
         tasks.require_container(pods[0], options.container)
 
@@ -92,9 +92,9 @@ async def read_batches(
 
     A line cut off by a lost connection is dropped.
     A log is requested by pod name, and the pod of the next attempt has the same name. `is_expected_pod` is called after
-    the response has started and returns whether the log is that of the expected pod. If the log was deleted, the
-    kubelet sends an error message instead of lines. It is recognized as the only line without a timestamp (only if
-    timestamps were requested) and is passed to `note`. Raises ApiError.
+    the response has started and returns whether the log is that of the expected pod; if not, no line is yielded.
+    If the log was deleted, the kubelet sends an error message instead of lines. It is recognized as the only line
+    without a timestamp (only if timestamps were requested) and is passed to `note`. Raises ApiError.
     """
     splitter, stamp, is_accepted = Splitter(), b"", True
     task, attempt, time = str(source.pod.task), source.pod.attempt, ""

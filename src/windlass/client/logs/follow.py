@@ -1,4 +1,4 @@
-"""Follow the logs of existing and later pods until the job has completed.
+"""Follow the logs of existing and later pods until the job has completed or is deleted.
 
 After a lost connection, reading resumes after the last line that was read.
 """
@@ -149,7 +149,7 @@ class _Follower:
                 continue
             run = pod.run_of(status)
             if run not in self._runs:
-                # --tail applies only to the pods that exist at the start.
+                # --tail applies only to runs that had already started.
                 tail = self._options.tail if self._is_initial else None
                 options = msgspec.structs.replace(self._options, tail=tail)
                 task = asyncio.create_task(self._follow(source, status.restart_count, options))
@@ -158,7 +158,7 @@ class _Follower:
                 task.add_done_callback(self._reading.discard)
 
     async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
-        """Follow one run of a container from its start to its end."""
+        """Follow one run of a container to the end of its log."""
         cursor, pause, attempts = Cursor(), MIN_PAUSE_SECONDS, 0
         has_ended = is_complete = False
         while attempts < MAX_ATTEMPTS:
@@ -199,7 +199,7 @@ class _Follower:
             self._note(f"the log of {source.label} was deleted before it was read completely")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
-        """Queue new lines, and return whether the response was complete.
+        """Queue new lines, and return whether there was no temporary error.
 
         Raises ClientError, and ResponseError for permanent errors.
         """
@@ -236,7 +236,7 @@ class _Follower:
             self._report_outage(error)
             return False
         except ResponseError as error:
-            # Other errors are temporary, e.g. a container that is about to start.
+            # All errors but these are temporary, e.g. if the container is about to start.
             is_permanent = isinstance(error, NotFoundError | ForbiddenError | UnauthorizedError)
             if is_permanent:
                 raise
@@ -244,14 +244,14 @@ class _Follower:
         return True
 
     async def _is_deleted(self, source: Source) -> bool:
-        """Return whether the pod is deleted; False if the API server does not respond."""
+        """Return whether the pod is deleted or replaced; False if the API server does not respond."""
         try:
             return await self._status(source) is None
         except ClientError:
             return False
 
     async def _status(self, source: Source) -> ContainerStatus | None:
-        """Return the current status of the container; None if its pod is deleted or replaced.
+        """Return the current status of the container; None without one, or if its pod is deleted or replaced.
 
         Raises ClientError, and ResponseError for error responses other than 404.
         """

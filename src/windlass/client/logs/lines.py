@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 MAX_PIECE_BYTES = 1024 * 1024
-"""Maximum size of a piece. A longer line is returned in several pieces."""
+"""Maximum size of an incomplete line that is held back. A longer one is returned in several pieces."""
 
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _INNER_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
@@ -26,9 +26,9 @@ class Line(msgspec.Struct, frozen=True):
     data: bytes
     """The bytes that the container wrote, without the line end."""
     time: str = ""
-    """Timestamp of the line (RFC 3339); empty unless requested."""
+    """Timestamp of the line (RFC 3339); empty if the log was requested without timestamps."""
     is_ended: bool = True
-    """Whether the line ends here: False before a further part, or if the container stopped in the middle of a line."""
+    """Whether the line ends here: False before a further part, or if the log ends in the middle of a line."""
     label: str = ""
     """The task, and the container if several containers of the pod are read."""
 
@@ -45,7 +45,7 @@ class LineBuffer:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return the complete lines, or the first part of a long line without a newline."""
+        """Return the complete lines and, if it has become too long, the incomplete last line so far."""
         data = self._rest + chunk
         end = data.rfind(b"\n") + 1
         if len(data) - end > self._max_bytes:

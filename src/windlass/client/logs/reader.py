@@ -22,7 +22,7 @@ from windlass.kubeapi.errors import NotFoundError, ResponseError
 from windlass.model.framework import Framework
 
 MAX_MERGED = 64
-"""Maximum number of logs that are merged by time. Further logs follow in batches of this size."""
+"""Maximum number of logs that are merged by time. Further logs follow in groups of this size."""
 MAX_FOLLOWED = 500
 """Maximum number of tasks to follow: each needs a connection."""
 
@@ -197,7 +197,7 @@ def _count_until(batch: list[Line], following: tuple[int, int, list[Line]] | Non
 
 @lru_cache(maxsize=256)
 def _time_key(time: str) -> int:
-    """Return the time in nanoseconds. Lines that were written together have the same timestamp."""
+    """Return the time in nanoseconds; cached, because lines that were written together have the same timestamp."""
     return log_lines.nanoseconds(time.encode()) if time else 0
 
 

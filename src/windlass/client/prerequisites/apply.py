@@ -1,7 +1,6 @@
 """Create the prerequisites of a job step by step. `plan` determines which ones there are.
 
-If a step fails, the objects that belong to this job alone are deleted again. Volumes and the NFS server are kept, and
-so are companions that existed before.
+If a step fails, the objects that were created here are deleted again, except volumes and the NFS server.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ class AppliedPrerequisites:
         self._owned: list[Object] = []
         """Objects that are deleted together with the job."""
         self._permanent: list[Object] = []
-        """Objects that were created here and stay when the job is deleted."""
+        """Volumes and objects of the NFS server that were created here. They are kept if a step fails."""
 
     async def apply(self) -> None:
         """Create the prerequisites in order. Raises ClientError and ResponseError."""
@@ -76,7 +75,7 @@ class AppliedPrerequisites:
         return f"These objects for its files were created and are kept: {names}." if names else ""
 
     async def _apply_secret(self, body: Json) -> None:
-        """Create or update the job's Secret. Companions use it too: if one of them is kept, so is the Secret."""
+        """Create, replace or update the job's Secret. Companions use it too: it is kept if one of them is."""
         companions = self._prerequisites.job.companions.values()
         if not companions:
             await self._recreate(body)
@@ -184,7 +183,8 @@ async def applied(
     is_ephemeral: bool = False,
     owner: str = "",
 ) -> AsyncIterator[AppliedPrerequisites]:
-    """Create the prerequisites. If that or the block fails, objects that belong to this job alone are deleted again.
+    """Create the prerequisites. If that or the block fails, the created objects are deleted again, except volumes and
+    the NFS server.
 
     `is_ephemeral`: the cluster ends with the run, so that kept objects are not reported. `owner` is the uid of an
     existing Framework, whose companions keep running. Raises ClientError.

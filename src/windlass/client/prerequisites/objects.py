@@ -70,7 +70,10 @@ Record = Callable[[Object], None]
 
 
 async def create_or_reuse(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object that outlives the job, or reuse the one of an earlier submission. Raises RejectedError."""
+    """Create an object that outlives the job, or reuse the one of an earlier submission.
+
+    A reused ConfigMap or Deployment is updated. Raises ClientError and ResponseError.
+    """
     try:
         return await _create(connection, body, record)
     except AlreadyExistsError:
@@ -84,7 +87,10 @@ async def create_or_reuse(connection: Connection, body: Json, job: str, record: 
 
 
 async def recreate(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object that belongs to this job alone. Delete the one of an earlier job first. Raises RejectedError."""
+    """Create an object that belongs to this job alone. Delete the one of an earlier job first.
+
+    Raises ClientError and ResponseError.
+    """
     for _ in range(_ATTEMPTS):
         try:
             return await _create(connection, body, record)
@@ -99,7 +105,8 @@ async def create_or_adopt(
 ) -> Object:
     """Create an object, or update an existing one that no Framework other than `owner` (a UID) owns.
 
-    An object of an earlier Framework is deleted first. `is_kept` removes the owner reference. Raises RejectedError.
+    Any other existing object is deleted first. `is_kept` removes the owner reference. Raises ClientError and
+    ResponseError.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -136,7 +143,7 @@ async def set_owner(connection: Connection, owned: Sequence[Object], owner: Fram
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
-    """Create an object. A cancellation waits for the response. Raises AlreadyExistsError and RejectedError."""
+    """Create an object. A cancellation waits for the response. Raises AlreadyExistsError and ClientError."""
     creation = asyncio.create_task(_send_creation(connection, body, record))
     try:
         return await asyncio.shield(creation)
@@ -187,7 +194,7 @@ async def _patch(connection: Connection, body: Json) -> Object:
 
 
 def _patch_body(body: Json, found: Object, *, is_kept: bool = False) -> Json:
-    """Return a patch that sets the planned state and removes obsolete data."""
+    """Return a patch that sets the planned state and removes obsolete data, and obsolete fields of a pod template."""
     metadata: Json = {**body["metadata"], "uid": found.uid}
     if is_kept:
         metadata["ownerReferences"] = None

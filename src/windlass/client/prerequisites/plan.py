@@ -79,7 +79,7 @@ def plan(
     preflight_seconds: float | None = PREFLIGHT_SECONDS,
     companions_only: bool = False,
 ) -> Prerequisites | None:
-    """Plan the prerequisites of a job; None if it has none. `folder` contains the job file. Raises ClientError."""
+    """Plan the prerequisites of a job; None if it has none. Paths are relative to `folder`. Raises ClientError."""
     loaded = () if companions_only else _loaded_folders(job)
     chosen = resolution.chosen_passwords(job, folder, os.environ)
     planned = Prerequisites(
@@ -96,7 +96,7 @@ def plan(
 
 
 def depend_on_cluster_kind(job: Job) -> bool:
-    """Return whether the prerequisites are different on an embedded cluster."""
+    """Return whether the prerequisites may be different on an embedded cluster."""
     return job.nfs_server is not None or bool(_loaded_folders(job)) or bool(job.companions)
 
 

@@ -38,7 +38,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
 
 
 async def until_loaded(connection: Connection, job: Object, locations: Mapping[str, str]) -> None:
-    """Wait until the Job has succeeded. Raises ClientError with the last lines of its log."""
+    """Wait until the Job has succeeded. Raises ClientError. If the Job failed, its message has the end of the log."""
     watcher = PodWatcher(connection, label_selector=_selector(job), volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         workload_watcher.wait_until(
@@ -57,7 +57,7 @@ async def until_loaded(connection: Connection, job: Object, locations: Mapping[s
 async def until_checked(
     connection: Connection, pod: Object, locations: Mapping[str, str], seconds: float
 ) -> None:
-    """Wait until all required files exist. Raises ClientError, whose message names the missing files."""
+    """Wait until all required files exist. Raises ClientError. If files are missing, its message names them."""
     watcher = PodWatcher(connection, name=pod.name, volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         watcher.wait_until_finished(),
@@ -80,7 +80,7 @@ def _selector(workload: Object) -> str:
 
 
 async def _failure_message(connection: Connection, job: Object) -> str:
-    """Return a message with the failed container of the newest failed pod, and its last log lines."""
+    """Return which container of the newest failed pod failed and its last log lines; empty if no pod failed."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:

@@ -44,7 +44,7 @@ Report = Callable[[Progress], None]
 
 
 class ManifestRejectedError(RejectedError):
-    """The API server rejected an object of the file."""
+    """The API server rejected an object of the file or its namespace, or does not serve its kind."""
 
 
 class AppliedJob(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ async def _apply_job(
 async def _start_companions(
     connection: Connection, job: PlannedJob, report: Report, *, is_ephemeral: bool
 ) -> AppliedJob:
-    """Start the companions without the job. If the job exists, they belong to it."""
+    """Start the companions without the job. If the job exists, it owns those that are not kept."""
     if job.prerequisites is None:
         return AppliedJob(job)
     owner = await _existing_job(connection, job.name)
@@ -177,7 +177,7 @@ async def _existing_job(connection: Connection, name: str) -> Framework | None:
 
 
 async def _create_with_code(connection: Connection, job: PlannedJob, report: Report) -> Framework:
-    """Create the Framework. If its code cannot be stored, the Framework is deleted before it starts."""
+    """Create the Framework. If its code cannot be stored or it cannot be started, the Framework is deleted again."""
     created = await _create_framework(connection, job)
     if job.archive is None:
         return created

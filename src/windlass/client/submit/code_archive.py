@@ -20,7 +20,7 @@ from windlass.client.errors import ClientError, InvalidJobError
 MAX_BYTES = 900 * 1024
 """Maximum size of the archive: a ConfigMap holds 1 MiB."""
 MAX_FILES = 20_000
-"""Maximum number of files. A folder with more is probably a mistake."""
+"""Maximum number of files and folders. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
 """Files with patterns of files to exclude. The first one that exists is used."""
 ALWAYS_EXCLUDED = (
@@ -60,7 +60,7 @@ class Archive(msgspec.Struct, frozen=True):
 
 class _Entry(msgspec.Struct, frozen=True):
     name: str
-    """Relative path in the archive, with slashes."""
+    """Relative path in the archive, with slashes. That of a folder ends with a slash."""
     path: Path
     size: int = 0
     """Size of a file. 0 for a folder or a link."""
@@ -71,8 +71,8 @@ class _TooLargeError(Exception):
 
 
 def pack(code: Path) -> Archive:
-    """Pack a folder or a file. Raises InvalidJobError if there is no file, and ClientError if the code
-    cannot be read or is too large."""
+    """Pack a folder or a file. Raises InvalidJobError if no file remains or an ignore pattern is invalid, and
+    ClientError if the code cannot be read or packed."""
     try:
         entries = _entries(code)
         files = [entry for entry in entries if not entry.name.endswith("/")]

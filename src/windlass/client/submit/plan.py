@@ -40,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
     """Namespace of jobs that do not set one. May be empty only for `windlass render`."""
     is_embedded: bool = False
     """Whether tasks run on this machine: they need no image, and use its files in place."""
-    has_mounts: bool = True
+    has_own_mounts: bool = True
     """Whether pods have their own mount namespace. Some machines do not allow this."""
     description: str = "the cluster"
     """Name of the cluster in messages."""
@@ -74,7 +74,7 @@ class CompanionRef(msgspec.Struct, frozen=True):
     prefix: str = ""
     """Display prefix, as for tasks."""
     is_kept: bool = False
-    """Whether the companion stays when the job ends."""
+    """Whether the companion outlives the job: its field `keep`."""
 
     @property
     def name(self) -> str:
@@ -90,12 +90,15 @@ class PlannedJob(Manifest, frozen=True):
     code: Code | None = None
     archive: "Archive | None" = None
     replaced: tuple[Framework | InvalidFramework, ...] = ()
-    """Finished Frameworks of the same name, which are deleted first."""
+    """Finished or terminating Frameworks of the same name, which are deleted first."""
     prerequisites: Prerequisites | None = None
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address."""
+        """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address.
+
+        Only valid for a target without `nfs_address`.
+        """
         job, share = self.submission.job, self.prerequisites.share if self.prerequisites is not None else None
         return job is not None and job.nfs_server is not None and share is None
 
@@ -224,7 +227,9 @@ class SubmitPlan(msgspec.Struct, frozen=True):
 
     def without_mounts(self) -> "SubmitPlan":
         """Return the plan for a machine on which pods do not have their own mount namespace."""
-        jobs = (job.for_target(msgspec.structs.replace(job.target, has_mounts=False)) for job in self.jobs)
+        jobs = (
+            job.for_target(msgspec.structs.replace(job.target, has_own_mounts=False)) for job in self.jobs
+        )
         return msgspec.structs.replace(self, jobs=tuple(jobs))
 
 
@@ -291,7 +296,7 @@ def plan_job(
 
 
 def depends_on_cluster_kind(submission: Submission) -> bool:
-    """Return whether the plan of a job is different on an embedded cluster."""
+    """Return whether the plan of a job may be different on an embedded cluster."""
     job = submission.job
     if job is None:
         return False
@@ -305,11 +310,11 @@ def render_framework(
     code: Code | None = None,
     share: Share | None = None,
 ) -> Json:
-    """Render the Framework of a job. A Framework that was written by hand is only put into its namespace."""
+    """Render the Framework of a job. One that was written by hand only gets a namespace, if it has none."""
     if submission.job is None:
         return manifest.in_namespace(submission.framework or {}, target.namespace)
     job = submission.in_namespace(target.namespace).job or submission.job
-    return builder.framework(job, code, share, has_own_mounts=target.has_mounts)
+    return builder.framework(job, code, share, has_own_mounts=target.has_own_mounts)
 
 
 def _code(source: Source, submission: Submission, target: Target) -> "tuple[Code | None, Archive | None]":

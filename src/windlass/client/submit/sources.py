@@ -24,7 +24,7 @@ JobInput = Job | Mapping[str, Any] | str | Path
 class Source(msgspec.Struct, frozen=True):
     contents: Contents
     folder: Path
-    """Folder in which a relative `code` is resolved."""
+    """Folder in which relative paths, e.g. `code`, are resolved."""
 
     def code_of(self, submission: Submission) -> Path | None:
         """Return the path of a job's code; None if it has none. Raises InvalidJobError."""
@@ -69,7 +69,7 @@ def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
 def load(file: str | Path) -> Job:
     """Return the job of a job file, to be inspected or changed before it is submitted. Raises InvalidJobError.
 
-    Its `code` is made absolute, so that the job can be submitted from any directory.
+    Its `code` is made absolute; other paths, e.g. the folders of `loadData`, are not changed.
     """
     source = read_file(Path(file))
     submission, *more = source.contents.submissions

@@ -67,7 +67,7 @@ class UploadItems(msgspec.Struct, frozen=True):
 
 
 def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
-    """Return the files below the sources. `sources` maps target directories ("" for the root of the share) to paths.
+    """Return the files to upload and their directories. `sources` maps target directories ("": root) to local paths.
 
     Raises InvalidJobError for files that cannot be sent, and ClientError for files that cannot be read.
     """

@@ -35,7 +35,7 @@ VOLUME = "share"
 MOUNT_PATH = "/windlass/share"
 IMAGE = "busybox:stable"
 MAX_LIFETIME_SECONDS = 86400
-"""Maximum lifetime of a pod that a killed upload leaves behind."""
+"""Maximum lifetime of the pod, in case a killed upload leaves it behind."""
 
 
 def manifest(name: str, job: str, image: str, share: MountedShare) -> Json:
@@ -78,7 +78,7 @@ async def started(
     """Run a pod with the share at MOUNT_PATH during the block, and delete it at the end.
 
     `timeout` limits its start. `on_delay` receives messages about delays, and about a failed deletion. Raises
-    ClientError.
+    ClientError and ApiError.
     """
     if isinstance(share, Claim):
         await _require_claim(connection, share.claim)

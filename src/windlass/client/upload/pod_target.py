@@ -1,8 +1,8 @@
 """Upload through a loader pod, in which shell scripts do what `local_target` does locally.
 
-The image needs sh, tar, sha256sum, wc, head and df, as in busybox. API servers before Kubernetes 1.30 cannot close the
-standard input of a command, so each script gets the number of lines or bytes to read. Special characters in names are
-encoded as octal escapes.
+The image needs sh and common commands of busybox, e.g. tar, sha256sum, head and df. API servers before Kubernetes 1.30
+cannot close the standard input of a command, so scripts get the number of lines or bytes to read. Special characters in
+names are encoded as octal escapes.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ async def upload(
 ) -> Uploaded:
     """Upload through a pod with this name (default: a random one) and job label (default: its name).
 
-    `timeout` limits the start of the pod and, after that, the time without progress. Raises ClientError.
+    `timeout` limits the start of the pod and, after that, the time without progress. Raises ClientError and ApiError.
     """
     callbacks = callbacks or ProgressCallbacks()
     name = name or f"upload-{secrets.token_hex(4)}"

@@ -44,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 MountedShare = Nfs | Claim
-"""Targets that only a pod can mount."""
+"""Targets that a loader pod mounts."""
 Share = LocalShare | MountedShare
 
 
@@ -88,7 +88,7 @@ def _nfs(rest: str, text: str) -> Nfs:
 
 
 def _normalized(folder: str, text: str) -> str:
-    """Normalize a path in the share. Raises ValueError for a path outside of it."""
+    """Normalize a path in the share. Raises ValueError for a path with `..` or NUL."""
     parts = folder.split("/")
     if ".." in parts or "\0" in folder:
         raise ValueError(f"found {text!r}, which is outside of the share: expected a directory in it")

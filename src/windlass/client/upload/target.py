@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20
 """Size of the chunks that are read, sent and counted."""
 SMALL_BYTES = 1 << 20
-"""Files smaller than this are sent in batches."""
+"""Files smaller than this are sent in batches, unless they are resumed."""
 RESUME_HINT = "Run the same command again to resume the upload."
 
 
@@ -41,10 +41,10 @@ class FileState(msgspec.Struct, frozen=True):
 
     path_type: PathType = PathType.NOTHING
     digest: str = ""
-    """Checksum of the file; empty if its size differs from the source, since the file is not read then."""
+    """Checksum of the file; empty if it does not exist, cannot be read, or does not have the size of the source."""
     part_size: int = 0
     part_digest: str = ""
-    """Checksum of the partial file; empty if there is none, or if it is larger than the source."""
+    """Checksum of the partial file; empty if there is none, or if it is empty or larger than the source."""
 
 
 class Access(StrEnum):

@@ -26,7 +26,7 @@ class Uploaded(msgspec.Struct, frozen=True):
     files: int
     """Number of all files: sent, skipped and resumed."""
     sent: int
-    """Number of files sent completely."""
+    """Number of files sent from the start."""
     skipped: int
     """Number of files that existed with the same checksum."""
     resumed: int
@@ -45,7 +45,7 @@ class ProgressCallbacks(msgspec.Struct, frozen=True):
     on_sent: Callable[[str, int], None] = lambda *_: None
     """Called with the name of a file and the number of further bytes sent."""
     on_delay: Callable[[str], None] = lambda _: None
-    """Called with a message about a delay."""
+    """Called with a message about a delay, or about a loader pod that cannot be deleted."""
 
 
 def project_sources(project: str, code: Sequence[Path], data: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
