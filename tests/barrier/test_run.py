@@ -75,7 +75,9 @@ def test_timeout_exits_with_201(folder: Path) -> None:
     ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert ended.code == 201
     (message,) = ended.messages
-    assert message.startswith("timed out after 60 s: some tasks of research/digits have no address")
+    assert message.startswith(
+        "timed out after 60 s: not all tasks of research/digits are known to have an address"
+    )
     assert "kubectl get pods -n research -l FC_FRAMEWORK_NAME=digits" in message
     assert not list(folder.iterdir())
 

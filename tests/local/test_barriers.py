@@ -251,7 +251,7 @@ def test_task_without_address_times_out(home: Home) -> None:
     job = asking(framework(waits, missing), barrier="true")
     done = home.run(job).expect(201)
     assert "never" not in said(done, "worker-0")
-    assert "timed out after 60 s: some tasks of default/job have no address" in done.stdout
+    assert "timed out after 60 s: not all tasks of default/job are known to have an address" in done.stdout
     assert "failed: worker-0 exited with code 201" in done.lines[-1]
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_TIMEOUT = 30.0
-"""Timeout in seconds for the beginning of a response and, except in a watch, for each part of it."""
+"""Timeout in seconds for connecting, for the beginning of a response and, except in a watch, for each part of it."""
 MAX_ERROR_BYTES = 200
 """Maximum length of an error message that is not in a Kubernetes `Status`."""
 KEEPALIVE_IDLE = 30
@@ -38,7 +38,7 @@ class NoResponseError(Exception):
 
 
 class NoCredentialsError(Exception):
-    """The address of the server or the credentials are unknown."""
+    """The address of the server or the credentials are unknown or invalid."""
 
 
 class _ErrorStatus(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class ApiClient:
             return _read(response.read)
 
     def watch(self, path: str, seconds: float, **query: str) -> Iterator[bytes]:
-        """Yield the lines of a watch, which the server ends after `seconds` at the latest."""
+        """Yield the lines of a watch that are not empty. The server ends the watch after about `seconds`."""
         parameters = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
         with self._request(
             f"{path}?{urlencode(parameters)}", idle_seconds=seconds + RESPONSE_TIMEOUT
@@ -125,7 +125,7 @@ def client_from_environment(environment: Mapping[str, str], account: Path = SERV
     """
     kubeconfig, address = environment.get("KUBECONFIG", ""), environment.get("KUBE_APISERVER_ADDRESS", "")
     if kubeconfig or address:
-        return _from_kubeconfig(kubeconfig, address)
+        return _from_kubeconfig_or_address(kubeconfig, address)
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise NoCredentialsError(
@@ -136,7 +136,7 @@ def client_from_environment(environment: Mapping[str, str], account: Path = SERV
         _token(account)
     except OSError as error:
         raise NoCredentialsError(
-            f"cannot read the service account token ({error}). "
+            f"cannot read the certificate or the token of the service account ({error}). "
             "Set automountServiceAccountToken: true in the pod's spec."
         ) from error
     url_host = f"[{host}]" if ":" in host else host
@@ -155,8 +155,9 @@ def _token(account: Path) -> str:
     return (account / "token").read_text(encoding="utf-8").strip()
 
 
-def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
-    """Return a client with the credentials and address of a kubeconfig. `address`, if not empty, replaces the latter.
+def _from_kubeconfig_or_address(kubeconfig: str, address: str) -> ApiClient:
+    """Return a client of `address`; if that is empty, of the address in the kubeconfig. `access.load` finds the
+    credentials.
 
     Only this case needs the slow imports.
     """

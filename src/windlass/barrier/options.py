@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     attempt: str = ""
     """Instance UID of the attempt whose addresses are valid. Empty: any attempt."""
     pod_uid: str = ""
-    """UID of this pod. A gang without this pod is outdated."""
+    """UID of this pod. A gang without this pod is outdated. Empty: not checked."""
     role: str = ""
     index: int = 0
     configfile: str = ""
@@ -39,8 +39,8 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read(environment: Mapping[str, str], framework: str = "") -> Options:
-    """Read the options. `framework` replaces the pod's own Framework; any attempt of another Framework is
-    accepted. Raises InvalidOptionError."""
+    """Read the options. `framework`, if not empty, replaces the pod's own Framework; any attempt of another Framework
+    is accepted. Raises InvalidOptionError."""
     variable = environment.get
     own_framework = variable(names.FRAMEWORK_NAME, "")
     required = {

@@ -23,8 +23,8 @@ def run(
     prints_hosts: bool = False,
     configfile: str = "",
 ) -> int:
-    """Wait for the Framework (default: the pod's own), and print the addresses or write the files. Return the exit
-    code."""
+    """Wait until all tasks of the Framework (default: the pod's own) have addresses, then print the addresses or write
+    the files. Return the exit code."""
     start = time.monotonic()
     try:
         options = option_reader.read(environment, framework)
@@ -44,8 +44,8 @@ def run(
         return PERMANENT_FAILURE
     except waiting.TimedOutError:
         log(
-            f"timed out after {options.timeout} s: some tasks of {options.qualified_name} have no address. List them: "
-            f"kubectl get pods -n {options.namespace} -l FC_FRAMEWORK_NAME={options.framework}"
+            f"timed out after {options.timeout} s: not all tasks of {options.qualified_name} are known to have an "
+            f"address. List its pods: kubectl get pods -n {options.namespace} -l FC_FRAMEWORK_NAME={options.framework}"
         )
         return TIMED_OUT
     except (waiting.ForbiddenError, api_client.NoCredentialsError) as error:

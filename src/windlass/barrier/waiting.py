@@ -1,4 +1,4 @@
-"""Waits for the gang: watches the Gang if there is one, otherwise the Framework."""
+"""Waits for the gang: watches the Gang if the pod has one and may read it, otherwise the Framework."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ Log = Callable[[str], None]
 
 
 class TimedOutError(Exception):
-    """Not all tasks had addresses in time."""
+    """It was not known in time that all tasks have addresses."""
 
 
 class FrameworkNotFoundError(Exception):
@@ -33,13 +33,13 @@ class FrameworkNotFoundError(Exception):
 
 
 class ForbiddenError(Exception):
-    """Reading the Gang and the Framework is forbidden."""
+    """Neither the Framework nor its Gang, if it has one, may be read."""
 
 
 class BarrierResult(msgspec.Struct, frozen=True):
     gang: GangSpec
     framework: Json | None = None
-    """The stored Framework, if it was read."""
+    """The stored Framework with decompressed task statuses, if it was read."""
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class GangWaiter:
             result = self._retry_until_timeout(self._watch_gang)
             if result is not None:
                 return result
-            self._log(f"not allowed to read Gang {self._options.gang}; reading the Framework instead")
+            self._log(f"cannot read Gang {self._options.gang}; reading the Framework instead")
         result = self._retry_until_timeout(self._watch_framework)
         if result is None:
             raise ForbiddenError(
@@ -103,7 +103,7 @@ class GangWaiter:
         return result
 
     def _retry_until_timeout(self, watch: Callable[[], BarrierResult | None]) -> BarrierResult | None:
-        """Repeat `watch` until it returns a result; return None if it is forbidden. Raises TimedOutError."""
+        """Repeat `watch` until it returns a result; return None if the server denies it. Raises TimedOutError."""
         is_reported, tries = False, 0
         while self._remaining > 0:
             start = self._monotonic()
@@ -111,7 +111,7 @@ class GangWaiter:
             try:
                 if (result := watch()) is not None:
                     return result
-                # The server ended the watch; start another one.
+                # The watch ended without a result; start another one.
             except ResponseError as error:
                 if error.code in _DENIED:
                     return None
@@ -147,8 +147,8 @@ class GangWaiter:
     # The Framework
 
     def _watch_framework(self) -> BarrierResult | None:
-        """Read the Framework, then watch it: a watch does not report that the Framework does not exist.
-        Permission for one of the API groups is sufficient."""
+        """Read the Framework and, if tasks have no address yet, watch it: a watch alone does not report that the
+        Framework does not exist. Permission for one of the API groups is sufficient."""
         denied: ResponseError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)

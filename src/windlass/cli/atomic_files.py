@@ -19,7 +19,8 @@ def write(path: Path, text: str, *, may_replace: bool) -> None:
 
 
 def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
-    """Create a file. Raises `FileExistsError` if the path exists, unless `may_replace`."""
+    """Create a file, or replace it if `may_replace`. Raises `FileExistsError` for a file that may not be replaced, and
+    for a broken symbolic link."""
     if may_replace and path.exists():
         replace(path, data)
         return

@@ -97,7 +97,7 @@ def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Return a job name from the name of the script or the program."""
+    """Return a job name from the name of the script or the program, else `job`."""
     name = next((PurePath(word).stem for word in command if word.endswith((".py", ".sh"))), "")
     if not name:
         programs = (PurePath(word).name for word in command if not word.startswith("-"))
@@ -126,8 +126,8 @@ def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def _hints(command: Sequence[str], folder: Path) -> Hints:
-    """Return the hints in the first script of the command; none if it cannot be read: the command will report that
-    error."""
+    """Return the hints in the first Python script of the command; none if it cannot be read: the command will report
+    that error."""
     for script in [word for word in command if word.endswith(".py")][:1]:
         with contextlib.suppress(OSError), (folder / script).open("rb") as stream:
             return script_hints.inspect_script(stream.read(_MAX_BYTES))

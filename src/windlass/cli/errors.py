@@ -46,7 +46,7 @@ def bypassing_click() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise _InterruptedError from error
     except click.Abort as error:
-        # click raises Abort in a prompt, after Ctrl-C or after the answer no.
+        # click raises Abort in a prompt: after Ctrl-C, at the end of the input, or after the answer no.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise _InterruptedError from error
         raise
@@ -54,7 +54,8 @@ def bypassing_click() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reporting_errors(*, is_debugging: bool) -> Iterator[None]:
-    """Print an error of the block and raise SystemExit; raise the error itself if `is_debugging`."""
+    """Print an error of the block and raise SystemExit; raise the error itself if `is_debugging`. A closed pipe and
+    Ctrl-C only determine the exit code."""
     try:
         yield
         sys.stdout.flush()

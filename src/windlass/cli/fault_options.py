@@ -20,7 +20,10 @@ option = click.option(
 
 
 def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
-    """Parse faults. `jobs` has each job's number of tasks by role. Raises UsageError for a task that no job has."""
+    """Parse faults. `jobs` has each job's number of tasks by role. A task that no job has is an error.
+
+    Raises UsageError.
+    """
     max_tasks: dict[str, int] = {}
     for role, tasks in (pair for roles in jobs for pair in roles.items()):
         max_tasks[role] = max(tasks, max_tasks.get(role, 0))

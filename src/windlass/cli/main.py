@@ -1,4 +1,4 @@
-"""The `windlass` command. A subcommand is imported only when it is run.
+"""The `windlass` command. A subcommand is imported only when it is used.
 
 Every error of a command is reported here, with one message and an exit code: see `exit_codes`.
 """
@@ -34,7 +34,7 @@ SECTIONS = {
         "submit": "Submit jobs to a cluster.",
         "list": "List jobs and their status.",
         "wait": "Wait for a job and return its exit code.",
-        "scale": "Change the number of tasks of a running job.",
+        "scale": "Change the number of tasks of a job's roles.",
         "stop": "Stop jobs permanently.",
         "suspend": "Suspend jobs: delete their pods, keep the jobs.",
         "resume": "Resume suspended jobs.",
@@ -73,7 +73,7 @@ COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in 
 
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run the command. Errors that click does not handle become messages instead of tracebacks."""
+        """Run the command. Errors that click does not handle become messages, or tracebacks with --debug."""
         errors.open_missing_streams()
         arguments = sys.argv[1:] if args is None else list(args)
         with errors.reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):

@@ -16,7 +16,7 @@ _END_OF_OPTIONS = "--"
 
 
 class RunArguments(msgspec.Struct, frozen=True):
-    """Options that apply to files and commands alike."""
+    """Options that do not describe the job, unlike `JobOptions`."""
 
     nodes: int = 1
     network: str = "auto"
@@ -152,7 +152,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--verbose", is_flag=True, help="Print the logs of the cluster and the controller to stderr."
     ),
     click.option(
-        "--workers", type=_COUNT, metavar="N", help="Number of workers, with -- COMMAND (default: 1)."
+        "--workers",
+        type=_COUNT,
+        metavar="N",
+        help="Number of workers, with -- COMMAND (default: 1, or 0 with --chief or --role).",
     ),
     click.option(
         "--ps", type=_COUNT, metavar="N", help="Number of parameter servers, with -- COMMAND (default: 0)."
@@ -168,14 +171,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--runtime",
         type=click.Choice([str(runtime) for runtime in Runtime]),
-        help="Runtime, which selects the discovery variables, with -- COMMAND (default: tensorflow with --ps, else by "
-        "the script's imports).",
+        help="Runtime, which selects the discovery variables, with -- COMMAND (default: tensorflow with --ps, else "
+        "inferred from the script).",
     ),
     click.option(
         "--name",
         default="",
         metavar="NAME",
-        help="Name of the job, with -- COMMAND (default: the script's name).",
+        help="Name of the job, with -- COMMAND (default: the name of the script or program).",
     ),
     click.option(
         "--env",

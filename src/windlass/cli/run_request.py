@@ -28,7 +28,8 @@ _is_valid_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
 def source(
     file: str | None, command: tuple[str, ...] = (), job_options: JobOptions | None = None
 ) -> tuple[Source, str]:
-    """Return the decoded file or command, and its name for messages. Raises UsageError and CommandError."""
+    """Return the decoded file or command, and its name for messages. Raises UsageError, CommandError
+    and ClientError."""
     if command:
         if file is not None:
             raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
@@ -60,7 +61,7 @@ def plan(
 def companions_file(
     file: str | None, command: tuple[str, ...], job_options: JobOptions, arguments: RunArguments
 ) -> str:
-    """Return the file. Raise UsageError if it is missing, or if an option is given that requires a job."""
+    """Return the file. Raise UsageError if it is not given, or if a command or an option for a job is given."""
     job_arguments = {
         "a command after --": command,
         **dict.fromkeys(job_options.given_options, True),
@@ -91,7 +92,7 @@ def _command_source(command: tuple[str, ...], job_options: JobOptions) -> Source
 
 
 def _config_maps(option: str, namespaces: tuple[str, ...]) -> list[Json]:
-    """Return the ConfigMap of a `--config-map` in each namespace."""
+    """Return the ConfigMaps of an option `--config-map`, one for each namespace."""
     name, _, path = option.partition("=")
     if not name or not path:
         raise click.UsageError(f"--config-map: found {option!r}, expected NAME=PATH")

@@ -1,7 +1,7 @@
 """Infer from a training script how to run it. The script is parsed and never run.
 
 Its imports show the library. The variables, options and strategies that it uses show how its processes find each other.
-A script that is not Python 3 is searched for the same words.
+A script that cannot be parsed as Python 3 is searched for the same words, unless it is too large.
 """
 
 import ast
@@ -27,7 +27,7 @@ _LIBRARIES: Mapping[str, Runtime] = {
     "jax": Runtime.JAX,
     "flax": Runtime.JAX,
 }
-"""In order of precedence: libraries with their own process launcher come first."""
+"""In order of precedence: libraries that use MPI come first."""
 _VARIABLES: Mapping[str, Runtime | None] = {
     "TF_CONFIG": Runtime.TENSORFLOW,
     "CLUSTER_CONFIG": Runtime.TENSORFLOW,
@@ -78,7 +78,7 @@ class Hints(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     """Phrases that describe what was found in the script."""
     problem: str = ""
-    """Why the script could not be parsed; empty if it was."""
+    """Why the script could not be parsed, and what was done instead; empty if it was parsed."""
 
 
 class _Finding(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class _Finding(msgspec.Struct, frozen=True):
 def inspect_script(source: bytes) -> Hints:
     """Return the hints of a script; few or none if it cannot be parsed."""
     if len(source) > MAX_BYTES:
-        return Hints(problem=f"it is larger than {MAX_BYTES // 2**20} MiB")
+        return Hints(problem=f"it is larger than {MAX_BYTES // 2**20} MiB and was not inspected")
     try:
         return _conclude(tuple(_findings(_parsed(source))))
     except SyntaxError as error:
@@ -103,7 +103,7 @@ def inspect_script(source: bytes) -> Hints:
     except (RecursionError, MemoryError):
         problem = "it is nested too deeply"
     hints = _conclude(tuple(_findings_in_text(source.decode("utf-8", errors="replace"))))
-    return msgspec.structs.replace(hints, problem=problem)
+    return msgspec.structs.replace(hints, problem=f"{problem}; it was only searched for known words")
 
 
 def _parsed(source: bytes) -> ast.Module:

@@ -82,7 +82,8 @@ class Client:
             loop.close()
 
     def result_of(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, which may use `asynchronous`. An interrupt, e.g. Ctrl-C, cancels the coroutine."""
+        """Run a coroutine, which may use `asynchronous`, and return its result. An interrupt, e.g. Ctrl-C, cancels
+        the coroutine."""
         running = asyncio.run_coroutine_threadsafe(work, self._running_loop(work))
         try:
             return running.result()

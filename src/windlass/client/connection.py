@@ -88,7 +88,7 @@ class Connection:
 
     @contextlib.contextmanager
     def converting_errors(self) -> Iterator[None]:
-        """Convert unhandled errors of the API server to ClientError."""
+        """Convert unhandled API and access errors to ClientError."""
         try:
             yield
         except (errors.ApiError, errors.AccessError) as error:

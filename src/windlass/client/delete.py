@@ -39,8 +39,8 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 async def request_deletion(connection: Connection, name: str, *, keep_companions: bool = False) -> Deletion:
-    """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError, RejectedError and the
-    errors of `Connection.send`."""
+    """Request the deletion of the job's objects that the user may list, except those to keep. Raises
+    ObjectNotFoundError, RejectedError and the errors of `Connection.send`."""
     existing: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
     try:
@@ -74,7 +74,8 @@ def _companion_objects(objects: tuple[OwnedObject, ...], job: str) -> tuple[Owne
 async def _not_found_error(
     connection: Connection, name: str, kept: tuple[OwnedObject, ...], companions: tuple[str, ...]
 ) -> ObjectNotFoundError:
-    """Return the error for a missing job. It also suggests the names of plain Jobs."""
+    """Return the error for a missing job. The message names kept objects; without these, it suggests similar names,
+    also of plain Jobs."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if companions:
         return ObjectNotFoundError(

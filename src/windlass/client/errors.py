@@ -14,15 +14,15 @@ class NoClusterError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """The API server does not respond."""
+    """The API server does not respond, or is not a trusted Kubernetes API server."""
 
 
 class RejectedError(ClientError):
-    """The API server rejected the request as forbidden or invalid."""
+    """The API server rejected the request, or the cluster could not carry it out."""
 
 
 class ObjectNotFoundError(ClientError):
-    """The job, task, pod or container does not exist."""
+    """An object, e.g. a job, task, pod or container, does not exist or is not running."""
 
 
 class NotInstalledError(ObjectNotFoundError):

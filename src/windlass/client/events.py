@@ -88,7 +88,7 @@ decode = msgspec.json.Decoder(ApiEvent).decode
 
 
 def _task_of(framework: Framework, pod: str) -> str:
-    """Return the task of the pod with this name, which may be deleted; empty for a pod of another job."""
+    """Return the task of the pod with this name, which may be deleted; empty for a pod that runs no task of the job."""
     roles = {role.name for role in framework.spec.task_roles}
     found = re.fullmatch(rf"{re.escape(framework.name)}-(([a-z0-9]{{1,63}})-[0-9]{{1,5}})", pod)
     return found[1] if found and found[2] in roles else ""

@@ -130,7 +130,7 @@ async def _receive(channels: Channels, local: Streams) -> streams.ExecResult:
 
 
 async def _send_input(channels: Channels, local: Streams) -> None:
-    """Send standard input. A send error is ignored: the process has ended, and `_receive` reports its exit code."""
+    """Send standard input. A send error is ignored: the command or connection has ended, as `_receive` reports."""
     if local.stdin is None:
         return
     with contextlib.suppress(ApiError):

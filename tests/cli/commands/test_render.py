@@ -144,7 +144,7 @@ def test_only_selected_parts_are_printed(tmp_path: Path) -> None:
     ]
     result = render(*plain, "--only", "nfs")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--only nfs: unknown part. Parts: cluster, services, roles" in result.stderr
+    assert "--only nfs: the file has no such part. Parts: cluster, services, roles" in result.stderr
 
 
 def test_preflight_pod_is_printed_only_on_request(tmp_path: Path) -> None:

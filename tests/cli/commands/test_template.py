@@ -89,7 +89,7 @@ def test_windows_line_ends_are_converted() -> None:
 def test_unused_variable_is_a_warning() -> None:
     words = ("--set", "valeu=x", "--set", "value=3")
     result = template("single", "-", "web", *words, text=OBJECT)
-    assert "--set valeu has no effect" in result.stderr
+    assert "the variable valeu has no effect" in result.stderr
     assert value(result) == "3"
 
 

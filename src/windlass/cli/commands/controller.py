@@ -47,7 +47,7 @@ HELP = {
     "log_level": "Log level: debug, info, warning or error.",
     "events": "Whether to write Kubernetes events about Frameworks.",
 }
-"""The settings that `--help` shows. All other settings are hidden flags, documented in docs/configuration.md."""
+"""The settings that `--help` shows. The flags of other settings are hidden; docs/configuration.md documents them."""
 
 
 def with_settings(command: F) -> F:

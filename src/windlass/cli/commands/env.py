@@ -36,7 +36,7 @@ _FORMATTERS: Mapping[str, Callable[[str, str], str]] = {
 @click.option("--shell", type=click.Choice([*_FORMATTERS, "json"]), default="sh", show_default=True)
 @cluster_options.options
 def env(task: str, shell: str, cluster: ClusterOptions) -> None:
-    """Print a task's environment variables for peer discovery, e.g. TF_CONFIG, as shell commands.
+    """Print a task's environment variables for peer discovery, e.g. TF_CONFIG, as shell commands or JSON.
 
     To set them in the current shell:
 

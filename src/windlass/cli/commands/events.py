@@ -59,7 +59,7 @@ _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(
 
 
 def escaped(text: str) -> str:
-    """Escape control characters, since messages may contain output of containers."""
+    """Escape control characters other than tabs, since messages may contain output of containers."""
     return text.translate(_CONTROL_CHARACTERS)
 
 

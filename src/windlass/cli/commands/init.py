@@ -76,12 +76,12 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--runtime",
     type=click.Choice([str(runtime) for runtime in Runtime]),
-    help="Runtime of the script (default: by its imports).",
+    help="Runtime of the script (default: tensorflow with --ps, else inferred from the script).",
 )
 @click.option("--ps", type=_COUNT, metavar="N", help="Number of parameter servers.")
 @click.option("--workers", type=_COUNT, metavar="N", help="Number of workers.")
 @click.option("--chief", type=_COUNT, metavar="N", help="Number of chiefs.")
-@click.option("--name", metavar="NAME", help="Name of the job (default: the name of the script).")
+@click.option("--name", metavar="NAME", help="Name of the job (default: from the path of the script).")
 @click.option("--image", metavar="IMAGE", help="Container image for Kubernetes.")
 @click.option("--gpus", type=_COUNT, metavar="N", help="Number of GPUs per worker or chief.")
 @click.option(
@@ -185,12 +185,12 @@ def _hints(script: str | None) -> Hints:
         return Hints()
     hints = script_hints.inspect_script(source)
     if hints.problem:
-        _print(f"{script}: {hints.problem}; it was only searched for known words")
+        _print(f"{script}: {hints.problem}")
     *phrases, last = hints.evidence or ("contains no hints about how to run it",)
     _print(f"{script} {', '.join(phrases)} and {last}" if phrases else f"{script} {last}")
     if hints.runtime is not None and not hints.is_distributed:
         _print(
-            "it does not communicate with other processes, so there is one worker. Add more with --workers"
+            "it does not communicate with other processes, so the default is one worker. Add more with --workers"
         )
     return hints
 
@@ -293,11 +293,13 @@ def job_file_text(draft: JobDraft, out: str) -> str:
 
 
 def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the roles with comments. Parameter servers get no GPU."""
+    """Yield the lines of the roles with comments. Only workers and chiefs get GPUs."""
     deciding_role = next(role for role in ("launcher", "chief", "worker") if role in draft.roles)
     for role, tasks in draft.roles.items():
         comment = (
-            _ROLES[role] if role != deciding_role else "the job succeeds when all of them have succeeded"
+            _ROLE_COMMENTS[role]
+            if role != deciding_role
+            else "the job succeeds when all of them have succeeded"
         )
         yield f"  {role}:", ""
         yield f"    tasks: {tasks}", comment
@@ -312,7 +314,7 @@ def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
                 yield "    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", ""
 
 
-_ROLES = {
+_ROLE_COMMENTS = {
     "launcher": "runs mpirun",
     "chief": "coordinates the other tasks",
     "ps": "parameter servers, which run until the job ends",

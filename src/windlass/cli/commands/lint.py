@@ -17,7 +17,7 @@ from windlass.wire.lint.fixes import Fixed, FixResult
 from windlass.wire.yaml import text
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
-_NOT_FIXED = " (not fixed, because the fix would affect other parts of the file: edit the file)"
+_NOT_FIXED = " (not fixed automatically: edit the file)"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Report(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--fix", is_flag=True, help="Fix errors that have only one possible fix.")
+@click.option("--fix", is_flag=True, help="Fix errors and warnings that have only one possible fix.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @parameters.output("text", "json")
 def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
@@ -70,7 +70,8 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
         windlass lint job.yaml framework.yaml
         windlass lint --fix job.yaml
 
-    The exit code is 0 if there are no errors, 1 if there are errors, and 2 if a file cannot be read.
+    The exit code is 0 if there are no errors, 1 if there are errors or a file cannot be written, and 2 if a file cannot
+    be read.
     """
     prints_text = fix and job_files.STDIN in files
     if prints_text and output == "json":

@@ -106,7 +106,7 @@ def up(
         host, port = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from error
-    # A daemon adopts running pods only if it has the same options as the previous one.
+    # Default to the nodes and the network of the previous daemon, whose pods may still be running.
     last = records.read(data)
     options = DaemonOptions(
         data,
@@ -278,7 +278,7 @@ def remove(name: str, data: Path) -> None:
 
 @contextlib.contextmanager
 def _raising_command_errors() -> Iterator[None]:
-    """Raise the ValueError of an invalid image or image list as CommandError."""
+    """Raise the ValueError of an invalid or unknown image, or of an invalid image list, as CommandError."""
     try:
         yield
     except ValueError as error:

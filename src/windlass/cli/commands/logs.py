@@ -63,8 +63,9 @@ def logs(
 ) -> None:
     """Show the logs of the job NAME. TASK is a task, e.g. worker-1, or a role, e.g. worker (default: all tasks).
 
-    With several tasks, each line starts with the name of the task. With --output json, each line is an object with
-    time, task, attempt, container and line, and with partial: true if the line continues in the next object.
+    Each line starts with the name of its task, and of its container if a pod has several, unless TASK is a task with
+    one container. With --output json, each line is an object with time, task, attempt, container and line, and with
+    partial: true if the line continues in the next object.
 
     \b
         windlass logs -f digits                  # all tasks, until the job completes

@@ -91,8 +91,8 @@ def render(
 ) -> None:
     """Print the Kubernetes objects for the jobs in FILE. If FILE is -, it is read from standard input.
 
-    The output is the same for the same file, except for password hashes, which are salted. A generated password is
-    printed once, to standard error. The command does not contact a cluster.
+    The output is the same for the same file and code, except for password hashes, which are salted. A generated
+    password is printed once, to standard error. The command does not contact a cluster.
 
     \b
         windlass render job.yaml | kubectl create -f -
@@ -152,7 +152,7 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     for part in arguments.only:
         if part not in available:
             parts = ", ".join(str(each) for each in Part if str(each) in available)
-            raise _invalid(arguments, [f"--only {part}: unknown part. Parts: {parts}"])
+            raise _invalid(arguments, [f"--only {part}: the file has no such part. Parts: {parts}"])
     # By default, omit the preflight pod: it cannot succeed while the other objects are still being created.
     selected = set(arguments.only) or available - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in selected:

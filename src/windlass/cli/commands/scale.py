@@ -11,7 +11,7 @@ from windlass.cli.cluster_options import ClusterOptions
 @click.argument("roles", metavar="ROLE=NUMBER...", nargs=-1, required=True)
 @cluster_options.options
 def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
-    """Change the number of tasks of a job's roles while it runs.
+    """Change the number of tasks of a job's roles.
 
     The completion policy is updated in the same request: if it required all tasks of a role to
     succeed, it then requires all tasks of the scaled role.

@@ -146,7 +146,7 @@ def _print_deployments(deployments: "Sequence[Json]") -> None:
 
 
 def _print_plans(plans: "Sequence[SubmitPlan]", output: str) -> None:
-    """Print the objects that would be created."""
+    """Print the objects that would be created; with `-o name`, the names of Frameworks or Deployments."""
     if output == "json":
         click.echo(_json([each for plan in plans for each in plan.objects]))
     elif output == "text":
@@ -161,13 +161,13 @@ def _print_plans(plans: "Sequence[SubmitPlan]", output: str) -> None:
 
 
 def _json(bodies: "Sequence[Json]") -> bytes:
-    """Return JSON. Several objects become a List."""
+    """Return JSON: the object if there is only one, otherwise a List."""
     body = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
     return msgspec.json.format(msgspec.json.encode(body))
 
 
 def _yaml(plan: "SubmitPlan") -> list[str]:
-    """Render the plan. Secrets and archives are shown by size; -o json has their contents."""
+    """Render the plan. Secrets and archives that Windlass creates are shown by size; -o json has their contents."""
     from windlass.wire.yaml import dump as yaml_dump
 
     if plan.companions_only:

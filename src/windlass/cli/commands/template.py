@@ -99,8 +99,9 @@ def template(
 ) -> None:
     """Render a Jinja template of Kubernetes objects for kubectl.
 
-    The template variables are project_name, ps_replicas and worker_replicas (in mode cluster), and those of --set.
-    `windlass init --template single` writes a first template. If TEMPLATE is -, it is read from standard input.
+    The template variables are project_name, those of --set and --set-json and, in mode cluster, ps_replicas and
+    worker_replicas. `windlass init --template single` writes a first template. If TEMPLATE is -, it is read from
+    standard input.
 
     \b
         windlass template single tf_single_template.yaml.jinja web-predict > job.yaml
@@ -165,7 +166,7 @@ def _rendered(source: str, file: str, variables: Mapping[str, Any], assigned: se
     included = dict(_included_templates(file, inputs.templates)) if inputs is not None else {}
     unused = assigned - inputs.variables if inputs is not None and not inputs.templates else set()
     for key in sorted(unused):
-        click.echo(f"--set {key} has no effect: the template assigns it or does not use it", err=True)
+        click.echo(f"the variable {key} has no effect: the template assigns it or does not use it", err=True)
     try:
         return rendering.rendered(
             rendering.Template(source, job_files.display_name(file), variables, included)

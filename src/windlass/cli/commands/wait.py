@@ -23,7 +23,7 @@ EXIT_CODE_HELP = (
 )
 
 
-@click.command(epilog=EXIT_CODE_HELP)
+@click.command(epilog=f"{EXIT_CODE_HELP} With --for running or deleted, it is 0 if the condition is met.")
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
 @click.option(
     "--for",
@@ -36,7 +36,8 @@ EXIT_CODE_HELP = (
 @parameters.timeout
 @cluster_options.options
 def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) -> None:
-    """Wait until a job has completed and return its exit code. Status changes are printed.
+    """Wait until a job has completed, or for the condition of --for, and return the exit code. Status changes are
+    printed.
 
     \b
         windlass wait digits
@@ -108,7 +109,7 @@ def status_line(view: "JobView") -> str:
 
 
 def _verdict(view: "JobView") -> str:
-    """Return `digits succeeded in 25 s (2 of 2 tasks)` or `digits failed in 25 s: worker-1 exited with code 3`."""
+    """Return e.g. `digits succeeded in 25 s (2 of 2 tasks)` or `digits failed in 25 s: worker-1 exited with code 3`."""
     from windlass.client import views
     from windlass.client.explain import explanation
 

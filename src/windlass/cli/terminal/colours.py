@@ -16,7 +16,7 @@ option = click.option(
     type=click.Choice([AUTO, ALWAYS, NEVER]),
     default=AUTO,
     show_default=True,
-    help="When to color the output. auto: on a terminal, unless NO_COLOR is set.",
+    help="When to color the output. auto: on a terminal, unless NO_COLOR is set or TERM is dumb.",
 )
 
 

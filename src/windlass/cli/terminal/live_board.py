@@ -21,7 +21,7 @@ from windlass.runner.report import Line, LogLines, ProgressLine, Topic
 from windlass.runner.usage import Usage
 
 MAX_LINE_LENGTH = 1000
-"""Number of characters of a log line to keep."""
+"""Maximum number of characters to keep of a log line or of a message about a problem."""
 
 _PHASES = {
     State.ATTEMPT_CREATION_PENDING: Phase.WAITING,
@@ -85,7 +85,7 @@ class Board:
                 return
 
     def show_problem(self, item: Line) -> None:
-        """Show a problem in the row of the task until the task runs."""
+        """If the line reports a problem of a starting task, show it in the row of the task until the task runs."""
         is_problem = item.event is Topic.POD and item.reason not in _NORMAL_REASONS
         row = self._row(item.object)
         if is_problem and row is not None and row.phase.is_starting:

@@ -72,7 +72,7 @@ class Canvas:
         self._lines = []
 
     def _last_event_lines(self, max_lines: int) -> str:
-        """Return all pinned lines, and as many of the others as fit."""
+        """Return all pinned lines, and as many of the latest other lines as fit."""
         others = [line for line in self._event_lines if line not in self._pinned]
         count = max_lines - len(self._pinned)
         return _joined((*self._pinned, *(others[-count:] if count > 0 else ())))

@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True):
     name: str
     phase: Phase = Phase.WAITING
     code: int | None = None
-    """Exit code of a failed task."""
+    """Completion code of a failed attempt."""
     attempt: int = 0
     node: str = ""
     cpu: float | None = None
@@ -60,7 +60,8 @@ class Row(msgspec.Struct, frozen=True):
     remaining: float | None = None
     """Estimated seconds until the task is done."""
     line: str = ""
-    """Last line of the log. Control characters are removed: see `terminal_text`."""
+    """Last line of the log, or values of the last progress report. Control characters are removed: see
+    `terminal_text`."""
     problem: str = ""
     """Why the task does not start."""
 
@@ -75,7 +76,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     name: str
     state: str
     seconds: int
-    """Time from submission until completion or now."""
+    """Time from the start of the run until the job completed, or until now."""
     attempt: int = 0
     tasks: Sequence[tuple[Phase, int]] = ()
     """Number of tasks by phase."""
@@ -117,7 +118,7 @@ _BOLD, _DIM = "1", "2"
 
 
 def render(view: View, width: int, height: int) -> list[str]:
-    """Return at most `height` lines with at most `width` columns."""
+    """Return at most `height` lines, or 2 if `height` is less, with at most `width` columns."""
     if width < _MIN_WIDTH:
         wider = render(msgspec.structs.replace(view, has_colours=False), _MIN_WIDTH, height)
         return [terminal_text.truncate(line, width) for line in wider]
@@ -258,13 +259,13 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
 
 
 def format_short_duration(seconds: float) -> str:
-    """Return 1:05, 2:00:00, or 3d."""
+    """Return e.g. 1:05, 2:00:00 or, from 100 hours, 5d."""
     is_long = seconds >= 100 * 3600
     return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_duration(seconds)
 
 
 def format_memory(amount: int) -> str:
-    """Return 512Mi or 1.2Gi, in at most five characters."""
+    """Return e.g. 512Mi or 1.2Gi, in at most six characters."""
     value, unit = amount / 1024, "Ki"
     for larger in ("Mi", "Gi", "Ti"):
         if value < 1000:

@@ -23,7 +23,7 @@ MAX_PENDING_BYTES = 256 * 1024
 SECONDS_TO_ABANDON = 1.0
 """How long a run that was ended at once waits for the reader of its output."""
 PROGRESS_EVERY = timedelta(seconds=10)
-"""Minimum time between two progress lines of a task."""
+"""Minimum time between two progress lines of a task in text output, except before the last one."""
 
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -58,7 +58,8 @@ def format_line(item: Reported, style: Style) -> bytes:
 
 
 def _text_log_lines(item: LogLines, style: Style) -> bytes:
-    """Return the lines with labels. Colours that the container wrote are kept, but reset at the end of each line."""
+    """Return the lines with labels. Colours that the container wrote are kept and, if labels are coloured, reset at the
+    end of each line."""
     colour = style.colours.get(item.object)
     label = colours.colour(f"{item.object:<{style.width}} |", colour).encode() + b" "
     end = (b"" if colour is None else colours.RESET.encode()) + b"\n"
@@ -89,7 +90,8 @@ def _local_time(moment: datetime) -> str:
 
 
 class Writer:
-    """Writes in a thread, so that a slow reader of the stream delays only callers of `wait_for_reader`."""
+    """Writes in a thread, so that a slow reader of the stream delays only callers of `wait_for_reader` and
+    `finish`."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = _unbuffered(stream)
@@ -124,7 +126,7 @@ class Writer:
                 self._changed.notify()
 
     async def wait_for_reader(self) -> None:
-        """Wait until at most MAX_PENDING_BYTES are unwritten."""
+        """Wait until at most MAX_PENDING_BYTES are unwritten, or writing has failed."""
         while self._pending_bytes > MAX_PENDING_BYTES and not self._is_closed:
             self._was_written.clear()
             await self._was_written.wait()
@@ -169,7 +171,7 @@ class Writer:
 
 
 def _unbuffered(stream: BinaryIO) -> BinaryIO | io.FileIO:
-    """Return the file of a stream. Python cannot exit while a thread holds the lock of a buffered stream."""
+    """Return the file of a stream, if any. Python cannot exit while a thread holds the lock of a buffered stream."""
     try:
         return io.FileIO(stream.fileno(), "wb", closefd=False)
     except (OSError, ValueError):
@@ -194,7 +196,7 @@ class Output:
     def __init__(self, stream: BinaryIO, style: Style) -> None:
         self._style = style
         self._writer = Writer(stream)
-        self._last_progress_line: dict[str, datetime] = {}
+        self._last_progress_time: dict[str, datetime] = {}
         self.attach = self._writer.attach
         self.wait_for_reader = self._writer.wait_for_reader
         self.abandon = self._writer.abandon
@@ -215,10 +217,10 @@ class Output:
             return True
         if self._style.shows_logs and item.source is Source.LOG:
             return False
-        last = self._last_progress_line.get(item.object)
+        last = self._last_progress_time.get(item.object)
         if last is not None and item.time - last < PROGRESS_EVERY and not item.progress.is_complete:
             return False
-        self._last_progress_line[item.object] = item.time
+        self._last_progress_time[item.object] = item.time
         return True
 
 

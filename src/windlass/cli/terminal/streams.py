@@ -1,6 +1,7 @@
 """Connect the standard streams and the terminal size of this process to a remote command.
 
-The terminal is in raw mode while the command runs, so that the command receives every key, including Ctrl-C.
+With --stdin and --tty, the terminal is in raw mode while the command runs, so that the command receives every key,
+including Ctrl-C.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
     """Yield the streams. Requires a running event loop."""
     is_terminal = sys.stdin.isatty()
     if tty and has_stdin and not is_terminal:
-        note("standard input is not a terminal: input is sent line by line, and the terminal size is unknown")
+        note("standard input is not a terminal: Ctrl-C is not sent to the command")
     is_raw = tty and has_stdin and is_terminal
 
     def write(stream: BinaryIO, data: bytes) -> None:

@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
 
 def terminal_width() -> int | None:
-    """Return the number of columns; None without a terminal, for unlimited lines."""
+    """Return COLUMNS, else the width of the terminal, else None, for unlimited lines."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -89,7 +89,7 @@ def paragraph(title: str, text: str, width: int | None, indent: int = 12) -> str
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """Return the age in the format of kubectl: 45s, 3m, 2h, 5d."""
+    """Return the age in one unit, e.g. 45s, 3m, 2h or 5d; empty if unknown."""
     if since is None:
         return ""
     seconds = max(0, int((now - since).total_seconds()))
@@ -100,7 +100,7 @@ def age(since: datetime | None, now: datetime) -> str:
 
 
 def task_counts(running: int, succeeded: int, failed: int, total: int) -> str:
-    """Return `2 running, 1 failed of 4`."""
+    """Return e.g. `2 running, 1 failed of 4`; only the total if the other numbers are 0."""
     counts = ((running, "running"), (succeeded, "succeeded"), (failed, "failed"))
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
     return f"{listed} of {total}" if listed else str(total)

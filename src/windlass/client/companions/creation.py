@@ -1,4 +1,4 @@
-"""Create the companions of a job. Objects and passwords of an earlier submission are reused."""
+"""Steps in the creation of a job's companions. Passwords of an earlier submission are reused."""
 
 import asyncio
 import contextlib
@@ -39,6 +39,7 @@ async def resolve(
     connection: Connection, prerequisites: Prerequisites, owner: str, report: Report
 ) -> ResolvedCompanions:
     """Combine the planned settings with those on the cluster. `owner` is the UID of the existing Framework, or empty.
+    Services of TensorBoard with outdated names are deleted.
 
     Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
@@ -66,7 +67,7 @@ async def resolve(
 def bodies(
     prerequisites: Prerequisites, companion: Companion, share: Share | None, resolved: ResolvedCompanions
 ) -> list[Json]:
-    """Return the objects in the order of creation: a Secret comes first, so that pods do not wait for it."""
+    """Return the companion's objects in creation order: Secrets come first, so that pods do not wait for them."""
     objects = prerequisites.rendered_objects(share, resolved)
     found = [each.body for each in objects if each.part is Part(str(companion))]
     return sorted(found, key=lambda body: bool(body["kind"] != "Secret"))
@@ -79,7 +80,7 @@ def report_started(
     resolved: ResolvedCompanions,
     report: Report,
 ) -> None:
-    """Report a started companion and its generated passwords, which are shown only here."""
+    """Report that a companion was started or updated, and its generated passwords, which are shown only here."""
     job = prerequisites.job.name
     is_new = all(each.is_new for each in applied if each.body["kind"] == "Deployment")
     report(Progress(job, f"{'started' if is_new else 'updated'} {companion}"))
@@ -95,7 +96,7 @@ def report_started(
 
 async def _tensorboard_service(connection: Connection, job: str, name: str, report: Report) -> str:
     """Return the name of TensorBoard's Service: `name`, unless another job or user has a Service of that name. Delete
-    its Services with other names."""
+    TensorBoard's Services with other names."""
     own_labels = servers.labels_of(job, Companion.TENSORBOARD)
     chosen, found = name, await _find(connection, SERVICES, name)
     labels = {} if found is None else found.body["metadata"].get("labels") or {}
@@ -114,7 +115,8 @@ async def _tensorboard_service(connection: Connection, job: str, name: str, repo
 async def delete_unused(
     connection: Connection, job: str, companion: Companion, applied: Sequence[Object]
 ) -> None:
-    """Delete Secrets, ConfigMaps and RBAC objects that an earlier job file required and this one does not."""
+    """Delete Secrets, ConfigMaps and RBAC objects of the companion that an earlier job file required and this one does
+    not."""
     if all(each.is_new for each in applied):
         return
     selector = companion_status.selector(job, companion)

@@ -1,4 +1,4 @@
-"""Change the password of a running companion: update the hash in its Secret, and replace its pod."""
+"""Change the password of a companion: update the hash in its Secret, and replace its pod."""
 
 import asyncio
 import base64

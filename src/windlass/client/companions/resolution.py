@@ -1,7 +1,7 @@
 """Resolve the settings of companions that a job file leaves open: their passwords.
 
-A password is read from its source or generated, and only its hash is passed on. Passwords of an earlier submission
-stay valid: see `with_existing_passwords`.
+A password is read from its source or generated, and only its hash is stored on the cluster. Passwords of an earlier
+submission stay valid: see `with_existing_passwords`.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,10 @@ _ADVICE = "or remove passwordFrom: then a password is generated and shown once"
 
 
 def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion, str]:
-    """Return the passwords that `passwordFrom` names. `folder` contains the job file. Raises InvalidJobError."""
+    """Return the passwords in the variables and files that `passwordFrom` names. `folder` contains the job file.
+
+    Raises InvalidJobError.
+    """
     found: dict[Companion, str] = {}
     for companion, options in job.companions.items():
         source, field = password_source(options), f"{companion}.passwordFrom"
@@ -37,7 +40,7 @@ def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict
 
 
 def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> ResolvedCompanions:
-    """Generate the passwords that were not chosen, and hash all of them."""
+    """Generate the missing passwords, and hash all of them. Companions with a Secret in `passwordFrom` are skipped."""
     generated: dict[Companion, dict[str, str]] = {}
     hashes: dict[Companion, dict[str, str]] = {}
     for companion, options in job.companions.items():

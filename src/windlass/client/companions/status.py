@@ -110,7 +110,7 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     namespace: str
     name: str = ""
-    """Name of the Deployment. Empty if the user may not read it."""
+    """Name of the Deployment. Empty if it does not exist or the user may not read it."""
     uid: str = ""
     """UID of the Deployment."""
     state: State
@@ -128,7 +128,8 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     is_exposed: bool = False
     """Whether the URL works outside the cluster. Otherwise use `open_command`."""
     is_kept: bool = False
-    """Whether the companion is kept when the Framework of the job is deleted. `delete` of the client deletes it too."""
+    """Whether the companion is kept when only the Framework of the job is deleted. `delete` of the client also deletes
+    the companion by default."""
     logdir: str = ""
     """Log directory of a TensorBoard."""
     secrets: tuple[str, ...] = ()
@@ -139,7 +140,7 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_command(self) -> str:
-        """The command that forwards a port to the companion from any machine."""
+        """The command that forwards a local port to the companion, without the option --namespace."""
         return f"windlass {self.companion} {self.job}"
 
     @property
@@ -195,7 +196,7 @@ def _belonging_to(companion: Companion, objects: list[_Labelled]) -> list[_Label
 async def find(
     connection: Connection, job: str, companion: Companion, note: Note = lambda _: None
 ) -> CompanionView:
-    """Return a companion of a job. Raises ObjectNotFoundError with the steps to add one."""
+    """Return a companion of a job. Raises ObjectNotFoundError: if the job exists, with the steps to add one."""
     found = {view.companion: view for view in await read(connection, job, note)}
     if companion in found:
         return found[companion]
@@ -211,7 +212,8 @@ async def find(
 async def until_ready(
     connection: Connection, job: str, companion: Companion, timeout: float | None = READY_SECONDS
 ) -> CompanionView:
-    """Wait until the companion is ready and return it. Raises ClientError with the last lines of its log."""
+    """Wait until the companion is ready and return it. Raises ClientError: after a failure or a timeout, with the
+    last lines of the log, if any."""
     view = await find(connection, job, companion)
     watcher = PodWatcher(connection, label_selector=view.label_selector)
     failure = f"{companion} of {job} is not ready"
@@ -365,7 +367,7 @@ def _state_of(pod: Pod | None) -> tuple[State, str]:
 
 
 def _has_failed(pod: Pod) -> bool:
-    """Return whether the pod failed and is not running again."""
+    """Return whether the pod failed, or one of its containers failed and is not running again."""
     return pod.status.phase == PodPhase.FAILED or any(map(_failure_count, pod.container_statuses))
 
 

@@ -56,7 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: datetime | None = None
     """When the job entered this state."""
     outcome: Outcome | None = None
-    """Outcome of the attempt; None while it is running."""
+    """Outcome of the attempt; None until it has ended."""
     failure: Failure | None = None
     """First failure of the attempt."""
     task_retries: Retries | None = None

@@ -43,13 +43,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Reason of the container status, e.g. OOMKilled."""
     signal: int = 0
     lines: tuple[str, ...] = ()
-    """Last lines of the container's log."""
+    """Last lines of the container's log, or of the pod's message."""
     lines_from: str = ""
-    """Source of the lines: `log`, or `status` if the log cannot be read."""
+    """Source of the lines: `log`, or `status` if the log has none or cannot be read; empty without lines."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
-    """Return the first failure of the current attempt; None if no task failed."""
+    """Return the first failure of the current attempt; None if no task failed. Tasks that the controller ended do not
+    count."""
     failed = [
         (task, status, ended)
         for task, status in tasks.statuses(framework)
@@ -65,7 +66,7 @@ def first_failure(framework: Framework) -> Failure | None:
 
 
 def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
-    """Return the time in seconds, then False for the task that completed the attempt."""
+    """Return the time, which has a resolution of seconds, then False for the task that completed the attempt."""
     attempt = None if framework.status is None else framework.status.attempt_status
     ended = None if attempt is None else attempt.completion_status
     trigger = None if ended is None else ended.trigger
@@ -101,7 +102,7 @@ def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus)
 
 
 def failed_container(ended: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
-    """Return the container whose exit code is the completion code, or else the first failed one."""
+    """Return the container whose exit code is the completion code, else the first failed one; None if none failed."""
     failed = [each for each in (ended.pod.containers if ended.pod is not None else ()) if each.code]
     return next((each for each in failed if each.code == ended.code), next(iter(failed), None))
 
