@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list: objects in the order of their keys, as of `version`."""
+    """A list or a part of it: objects in the order of their keys, as of `version`."""
 
     bodies: list[bytes]
     version: int

@@ -42,7 +42,7 @@ class PodUsage(msgspec.Struct, frozen=True):
 
 
 class UsageSnapshot(msgspec.Struct, frozen=True):
-    """The usage of all running pods by uid."""
+    """The usage of running pods by UID."""
 
     at: datetime
     pods: Mapping[str, PodUsage] = {}

@@ -1,4 +1,4 @@
-"""The values shared by all packages: Frameworks, their status, completion codes, views of pods.
+"""The values that packages share: Frameworks, their status, completion codes, job files, settings, views of pods.
 
 Frozen `msgspec` structs. No I/O, no clock, no randomness. Decisions are in `windlass.decide`.
 """

@@ -27,7 +27,7 @@ class _ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Import(_ConfigStruct, frozen=True):
-    """A template: a file beside the config, or the file name of a built-in type."""
+    """A template: a file in the folder of the config, or the file name of a built-in type."""
 
     path: str
     """Path relative to the config."""

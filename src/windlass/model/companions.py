@@ -54,7 +54,7 @@ class TensorBoard(Sparse, frozen=True, kw_only=True):
     logdir: str = "/output"
     """Log folder, in a volume of the job."""
     name: ServiceName = "tensorboard"
-    """Name of its Service. If another job in the namespace uses this name, the Service is named
+    """Name of its Service. If another Service in the namespace has this name, the Service is named
     {job}-tensorboard."""
     port: Port = 6006
     """Port of its Service."""

@@ -2,6 +2,7 @@
 
 Zero is success. A positive code is the exit code of a container. A negative code is set by the controller: from the
 table below, or from a failure class (-1000 and below; see the built-in ones in statement 22 of docs/behaviours.md).
+A configured failure class may also have a positive code.
 """
 
 from enum import IntEnum, StrEnum
@@ -150,8 +151,8 @@ class TaskAttemptCompletionStatus(Sparse, frozen=True):
 
 
 class CompletionTrigger(Dense, frozen=True):
-    """The task whose completion met a completion policy, or the last task if none was met. The message describes the
-    policy or the results."""
+    """The task that ended the attempt: it met a completion policy, exceeded the pending deadline, or completed last.
+    The message describes why."""
 
     message: str
     task_role_name: str

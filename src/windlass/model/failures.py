@@ -21,7 +21,8 @@ class IntRange(Sparse, frozen=True):
 
 
 class ContainerPattern(Sparse, frozen=True):
-    """Matches a container if all fields of the pattern match. A container that never terminated has only a name."""
+    """Matches a container if all fields of the pattern match. A container that
+    neither terminated nor failed to start has only a name."""
 
     name_regex: str = ""
     reason_regex: str = ""

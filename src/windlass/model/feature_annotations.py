@@ -17,13 +17,13 @@ class Runtime(StrEnum):
     JAX = "jax"
     MPI = "mpi"
     PLAIN = "plain"
-    """Only variables with the names of the peers, none that a training library reads."""
+    """Only general variables, e.g. WORKER_HOSTS and TASK_INDEX, none that a training library reads."""
 
 
 class Barrier(StrEnum):
     NONE = "false"
     INJECTED = "true"
-    """Every pod gets an init container that waits for all other pods."""
+    """Every pod gets an init container that waits until all tasks have addresses."""
     OWN = "own"
     """The pods implement the barrier themselves. A variable contains the name of the Gang."""
 

@@ -52,7 +52,7 @@ class RetryPolicySpec(Sparse, frozen=True):
     max_retry_count: RetryCount = 0
     """-2: always retry; -1: retry after every failure; n: retry after up to n failures."""
     max_transient_retry_count: Count | None = None
-    """Maximum number of uncounted retries. Absent: unlimited."""
+    """Maximum number of retries that fancyRetryPolicy does not count. Absent: unlimited."""
     retry_backoff: RetryBackoff | None = None
     """Absent: no delay, except after a Transient Conflict failure of a Framework."""
 

@@ -43,7 +43,7 @@ class Retry(Sparse, frozen=True, kw_only=True):
     job: Count = 0
     """Number of restarts of all tasks after a failure. Permanent failures, e.g. too little memory, are not retried."""
     task: Count = 0
-    """Number of restarts of a single task while the others keep running. 0: a failed task fails the job."""
+    """Number of restarts of a single task while the others keep running. 0: its failure is a failure of the job."""
     transient: Count = 10
     """Number of retries after transient failures, e.g. a lost node. They do not count towards `job` and `task`."""
 
@@ -173,8 +173,8 @@ class Job(Sparse, frozen=True, kw_only=True):
     image: str = ""
     """Container image. `windlass run` does not need one: there, commands use the programs of this machine."""
     code: str = ""
-    """Folder or file to copy into every task, relative to the job file. It is the working directory; no image is
-    built."""
+    """Folder or file with the code, relative to the job file. Every task gets a copy (on an embedded cluster, the
+    original) and starts in its folder; no image is built."""
     command: Command | None = None
     """Command of every task. A string without shell syntax is run directly, any other by /bin/sh; a list contains the
     program and its arguments."""

@@ -22,21 +22,21 @@ ATTEMPT_LABEL = "windlass.dev/attempt"
 """On the pods of a Framework attempt: the UID of its ConfigMap, so that one request can delete all of them."""
 
 JOB_LABEL = "windlass.dev/job"
-"""On all objects of a job except its Framework: the name of the job."""
+"""On the objects that are rendered from a job file, except the Framework: the name of the job."""
 ROLE_LABEL = "windlass.dev/role"
 """On the pods of a job without a Framework: the name of the role."""
 
 COMPANION_LABEL = "windlass.dev/companion"
 """On the objects of a companion: its name."""
 PASSWORD_ANNOTATION = "windlass.dev/password"  # noqa: S105
-"""On the pods of a companion: a digest of its passwords, so that a new password causes new pods."""
+"""On the pods of a companion: a digest of its password hashes, so that a new password causes new pods."""
 CONFIGURATION_ANNOTATION = "windlass.dev/configuration"
 """On the pods of a server that reads its configuration once: a digest of it, so that a change causes new pods."""
 
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
 """On a Framework: the runtime whose peer information its tasks get."""
 BARRIER_ANNOTATION = "windlass.dev/barrier"
-"""On a Framework: its tasks start when all of them have addresses."""
+"""On a Framework: whether its tasks start only when all of them have addresses, a value of `Barrier`."""
 PORTS_ANNOTATION = "windlass.dev/ports"
 """On the ConfigMap of an attempt: the ports of its tasks if pods share one network."""
 

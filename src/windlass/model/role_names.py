@@ -5,7 +5,7 @@ from collections.abc import Mapping
 TYPES: Mapping[str, str] = {"workers": "worker", "master": "chief", "pserver": "ps", "parameterserver": "ps"}
 """TensorFlow's task types for role names. Other names are used unchanged."""
 NON_MEMBERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
-"""Roles outside the TensorFlow cluster: other tasks do not wait for them."""
+"""Roles that are not in TensorFlow's cluster spec and have no rank in PyTorch and JAX."""
 
 
 def type_of(role: str) -> str:
@@ -13,5 +13,5 @@ def type_of(role: str) -> str:
 
 
 def is_member(role: str) -> bool:
-    """Return whether the tasks of the role are part of the TensorFlow cluster."""
+    """Return whether the tasks of the role are in TensorFlow's cluster spec and have ranks in PyTorch and JAX."""
     return role not in NON_MEMBERS

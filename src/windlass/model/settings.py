@@ -73,7 +73,7 @@ class LogObjectSnapshot(Sparse, frozen=True):
     framework: LogFrameworkSnapshot = LogFrameworkSnapshot()
     """Snapshots of Frameworks."""
     task: LogTaskSnapshot = LogTaskSnapshot()
-    """Snapshots of Frameworks with a single task."""
+    """Snapshots of tasks."""
     pod: LogPodSnapshot = LogPodSnapshot()
     """Snapshots of pods."""
 

@@ -66,7 +66,7 @@ class State(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether the object was created and is not being deleted. Only then do policies apply."""
+        """Whether the object was created, need not be deleted and is not being deleted. Only then do policies apply."""
         return self in ACTIVE_STATES
 
     @property

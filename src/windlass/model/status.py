@@ -127,7 +127,7 @@ class Holding(Sparse, frozen=True):
     total_sec: int = 0
     """Duration of earlier suspensions."""
     suspended_count: int = 0
-    """Number of attempts ended by a suspension: they do not count as retries."""
+    """Number of attempts ended by a suspension. Their retries count only for totalRetriedCount."""
 
 
 class FrameworkStatus(Dense, frozen=True, kw_only=True):

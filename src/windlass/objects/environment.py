@@ -55,7 +55,7 @@ def with_variables(container: Any, environment: list[Json]) -> Any:
     """Add the variables before the container's own, which may refer to them and override them. Also set the default of
     terminationMessagePolicy.
 
-    A malformed container is not changed: the API server rejects it and reports the error.
+    A malformed container or `env` is not changed: the API server rejects it and reports the error.
     """
     if not isinstance(container, dict):
         return container

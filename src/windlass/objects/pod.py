@@ -157,7 +157,7 @@ def _with_variables(spec: Json, variables: list[Json]) -> Json:
 
 
 def _with_tensorflow_server(spec: Json) -> Json:
-    """Run a server in a TensorFlow task that has no command."""
+    """Run a server in a TensorFlow task that has neither a command nor arguments."""
     match spec.get("containers"):
         case [dict(first), *others] if not first.get("command") and not first.get("args"):
             return {**spec, "containers": [{**first, "command": list(tf_server.COMMAND)}, *others]}

@@ -52,7 +52,8 @@ def _host_ports(template: Json) -> dict[tuple[int, str], None]:
 
 
 def warnings(job: Job, *, is_plain: bool) -> Iterator[str]:
-    """Yield warnings about PersistentVolumes of a job without a namespace and features that plain objects lack."""
+    """Yield warnings about features that plain objects lack, and about PersistentVolumes of a job without a
+    namespace."""
     has_cephfs_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
     if has_cephfs_volumes and not job.namespace:
         yield (

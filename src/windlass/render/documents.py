@@ -124,7 +124,7 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def is_framework(self) -> bool:
-        """Whether it is a Framework, or looks like one with a misspelt kind."""
+        """Whether it is a Framework, or may be meant as one because its kind is misspelt or missing."""
         has_similar_kind = self.kind is None or diagnostics.nearest(self.kind, (names.KIND,)) is not None
         return not self.is_job and not self.is_config and has_similar_kind
 
@@ -148,8 +148,8 @@ def template_paths(data: bytes) -> tuple[str, ...]:
 
 
 def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
-    """Decode a file and check its jobs and Frameworks as `windlass lint` does. Other objects only need apiVersion and
-    name.
+    """Decode a file and check its jobs, Frameworks and configs as `windlass lint` does. Other objects only need
+    apiVersion, kind and name.
 
     `namespace` is the default for jobs without one; empty if unknown. `templates` are the texts of the files of
     `template_paths`, by path.
@@ -248,7 +248,7 @@ def _check_has_jobs(items: Sequence[_Item]) -> Iterator[Diagnostic]:
 
 
 def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]:
-    """Report names that are not unique in a namespace, even among Frameworks of different groups."""
+    """Report names of jobs and Frameworks that are not unique in a namespace, even among different groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
         above = () if item.is_job else ("metadata",)

@@ -43,12 +43,12 @@ def leading_role(job: Job) -> Role:
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
-    """Return a pod spec without containers. The containers need the mounts that `mounts` returns."""
+    """Return a pod spec without containers. `mounts` returns the mounts of its volumes."""
     spec: Json = pods.template(job, leading_role(job), None, share, has_own_mounts=False).get("spec") or {}
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     return {
         "restartPolicy": "Never",
-        # These pods do not use the API server.
+        # Companions that use the API server override this.
         "automountServiceAccountToken": False,
         **{field: spec[field] for field in _POD_FIELDS if spec.get(field)},
         **({"affinity": {"nodeAffinity": node_affinity}} if node_affinity else {}),

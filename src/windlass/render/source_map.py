@@ -114,7 +114,8 @@ def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
 
 
 def _role_candidates(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
-    """Yield fields of the role, then those of the job."""
+    """Yield the fields that a value of a role may come from. A field of the role comes before the same field of the
+    job."""
     fields: tuple[str, ...] = ()
     match keys:
         case ("taskNumber",):

@@ -86,8 +86,8 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
         yield diagnostics.warning(node.keys["roles"], at, message, Rule.NEVER_EXITS)
     if len(default_leaders) > 1 and len(leaders) < len(job.roles):
         message = (
-            f"{' and '.join(default_leaders)} all decide the result, and other roles never end: the job ends as soon "
-            "as all tasks of one of them have succeeded. Merge these roles, or set a completion"
+            f"{' and '.join(default_leaders)} all decide the result: the job ends as soon as all tasks of one of them "
+            "have succeeded, whatever the other roles do. Merge these roles, or set a completion"
         )
         yield diagnostics.warning(*_role_location(node, default_leaders[1], path), message)
 

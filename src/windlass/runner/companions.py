@@ -37,7 +37,7 @@ class Companions:
         self._ready_or_failed: dict[CompanionRef, asyncio.Event] = {}
         """Set when a companion is ready or has failed."""
         self._tasks: dict[CompanionRef, asyncio.Task[None]] = {}
-        """A task ends when its companion fails; the others end when they are cancelled."""
+        """Each task ends when its companion fails or the task is cancelled."""
 
     def open(self, companions: Iterable[CompanionRef]) -> None:
         """Forward a port to each companion as soon as it is ready."""
@@ -78,7 +78,7 @@ class Companions:
         try:
             await self._forward(ref)
         except (ClientError, ApiError) as error:
-            # The message includes the last lines of the companion's log.
+            # The message may include the last lines of the companion's log.
             for line in str(error).splitlines():
                 self._report(Line(Topic.COMPANION, reports.now(), ref.name, "Failed", line))
         finally:

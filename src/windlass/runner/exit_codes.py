@@ -9,9 +9,9 @@ SUCCESS = 0
 FAILED = 1
 """The command failed; the message says why. For lint: there are errors."""
 USAGE = 2
-"""The command line or a file is invalid; nothing was done."""
+"""The command line or a file is invalid, and nothing was done; or the cluster of a run rejected an object."""
 TIMED_OUT = 124
-"""Timeout: the API server cannot be reached, or --timeout has expired."""
+"""Timeout: the API server cannot be reached, the cluster of a run cannot start or fails, or --timeout has expired."""
 OTHER_CODE = 125
 """The job failed with a code outside 1 to 255, which an exit code cannot represent."""
 INTERRUPTED = 130

@@ -13,7 +13,7 @@ class Interrupts:
         self.can_be_graceful = False
         """Whether a graceful stop is possible."""
         self.without_timeout = asyncio.Event()
-        """Set when the timeout no longer applies, because the jobs have completed."""
+        """Set when the timeout no longer applies: the jobs have completed, or companions without jobs are ready."""
 
     def interrupt(self) -> None:
         if self.can_be_graceful and not self.stop.is_set():

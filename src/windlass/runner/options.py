@@ -18,7 +18,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     nodes: int = 1
     network: str = "auto"
     timeout: float | None = None
-    """Time limit of the whole run in seconds."""
+    """Time limit in seconds until the jobs have completed, or companions without jobs are ready."""
     reads_logs: bool = True
     injections: tuple[Injection, ...] = ()
     forward: ForwardOptions = ForwardOptions()

@@ -44,7 +44,8 @@ class Line(msgspec.Struct, frozen=True):
     event: Topic
     time: datetime
     object: str
-    """Name of a job, display name of a task (`worker-0`, or `digits/worker-0` with several jobs), or `cluster`."""
+    """Display name of a task (`worker-0`, or `digits/worker-0` with several jobs), name of a job, companion or other
+    object, or `cluster`."""
     reason: str
     """CamelCase reason, as in Kubernetes events."""
     message: str
@@ -64,7 +65,7 @@ class LogLines(msgspec.Struct, frozen=True):
     object: str
     container: str
     data: bytes
-    """The lines as the container wrote them. If it does not end with a newline, the last line is incomplete."""
+    """The lines as the container wrote them. If the data does not end with a newline, the last line is incomplete."""
 
 
 class Source(StrEnum):
@@ -93,7 +94,7 @@ class ProgressLine(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The last line of a job, or of all jobs: the result."""
+    """The last line of a job, or of the run: the result or an error."""
 
     event: Topic
     time: datetime
@@ -155,7 +156,7 @@ class Event(Sparse, frozen=True):
 
 
 class LineSelector:
-    """Returns the lines about changes of objects, each line once."""
+    """Yields lines about changes of objects. A state or event that was reported before yields no line."""
 
     def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
@@ -191,7 +192,10 @@ class LineSelector:
             yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "deleted")
 
     def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
-        """Yield lines about all events of the jobs, and about warnings for other objects."""
+        """Yield a line about a new event of a job, or a new warning about another object.
+
+        Failed probes of companions are skipped, and the completion of a job if it is the only one.
+        """
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
@@ -235,7 +239,7 @@ class LineSelector:
 
 def _stage(pod: Pod) -> str | None:
     if pod.status.phase == PodPhase.FAILED and pod.is_deleting:
-        # It failed because it was being deleted.
+        # A pod that is deleted while it runs may end in this phase.
         return _STOPPED
     if pod.status.phase != PodPhase.PENDING:
         return pod.status.phase

@@ -91,7 +91,8 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 def users_in(files: Mapping[str, str]) -> list[str]:
-    """Return the users in the data of a hub's ConfigMap, in lower case as in the hub. Empty: all users."""
+    """Return the users in the data of a hub's ConfigMap, in lower case as in the hub. Empty: all users, or
+    unknown."""
     try:
         settings = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Settings)
     except msgspec.MsgspecError:

@@ -23,7 +23,8 @@ READINESS_PATH = "/api"
 """Path that needs no password."""
 
 _OTHER_NOTEBOOKS = "windlass-notebooks"
-"""Name used if a volume of the job is called `notebooks`. No volume can have this name."""
+"""Name used if `notebooks` is the name of a volume that is not the notebook folder. It cannot be the name of a
+    volume."""
 _CONFIG, _STARTER = "windlass-jupyter", "windlass-starter"
 
 _SCRIPT = f"""\

@@ -19,7 +19,8 @@ def job_reader_account(metadata: Json) -> tuple[Json, ...]:
 
 
 def pod_spawner_account(metadata: Json) -> tuple[Json, ...]:
-    """Return an account for a hub that creates pods for its users: the permissions of KubeSpawner."""
+    """Return an account for a hub that creates pods for its users. It has the permissions of KubeSpawner, and may read
+    the hub's Deployment, which owns the pods."""
     rules = [
         _rule(("",), ("pods",), (*_READ_VERBS, "create", "delete")),
         _rule(("",), ("events",), _READ_VERBS),

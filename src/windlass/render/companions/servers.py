@@ -61,7 +61,8 @@ class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
     generated: Mapping[Companion, ByUser] = {}
     """Generated passwords, which are shown once."""
     tensorboard_service: str = ""
-    """Name of TensorBoard's Service, if another job has the Service that the job file names."""
+    """Name of TensorBoard's Service, which differs from the one in the job file if that is taken. Empty: the one in the
+    job file."""
     is_embedded: bool = False
     """Whether pods run on this machine: a hub then starts processes for its users, not pods."""
     is_plain: bool = False
@@ -208,7 +209,7 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
 
 
 def _optional(variable: Json) -> Json:
-    """Make a variable from a Secret optional: a companion may outlive the job, which owns the Secret."""
+    """Make a variable from a Secret optional: a companion may outlive the job and the Secret."""
     key = (variable.get("valueFrom") or {}).get("secretKeyRef")
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}
 

@@ -1,4 +1,4 @@
-"""The first notebook of a job: it lists the tasks, computes on their TensorFlow servers, and reads logs.
+"""The first notebook of a job: it lists the tasks, reads logs and, with TensorFlow, computes on the tasks' servers.
 
 Without Windlass in its image, it uses the addresses that were known before the job started.
 """

@@ -1,4 +1,4 @@
-"""Render a job to a Framework. The result is deterministic and leaves nothing to defaults."""
+"""Render a job to a Framework. The result is deterministic, and does not rely on the default policies."""
 
 import math
 
@@ -16,7 +16,7 @@ def framework(
     job: Job, code: Code | None = None, share: Share | None = None, *, has_own_mounts: bool = True
 ) -> Json:
     """Return the Framework of a job. `has_own_mounts`: whether pods have their own mounts. If not, there is no progress
-    file."""
+    file, and shmSize has no effect."""
     spec = _spec(job, code, share, has_own_mounts=has_own_mounts)
     return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
 
@@ -80,8 +80,8 @@ def task_retries(job: Job, role: Role) -> int:
 def _retries_of_task(job: Job, role: Role) -> Json:
     """Return the retry policy of a task.
 
-    A task without retries is not retried after a transient failure either, e.g. a lost node. The job is retried
-    instead, and that retry is not counted.
+    A task without retries is not retried after a transient failure either, e.g. a lost node. If that failure ends the
+    attempt, the job is retried instead, and that retry is not counted.
     """
     retries = task_retries(job, role)
     if retries == 0:

@@ -3,9 +3,11 @@
 The first failure of a task ends the attempt, except for the tasks of notebooks and TensorBoards. A job succeeds as
 follows:
 
-* The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks) do not have to succeed.
-* Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher; with any
-  other runtime, all these roles. The job succeeds when all tasks of one leader have succeeded.
+* The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks, TensorBoards) do not have to
+  succeed.
+* Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher;
+  without such a role, or with another runtime, all of them. The job succeeds when all tasks of one leader have
+  succeeded.
 * If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
@@ -35,7 +37,8 @@ def policies(job: Job) -> dict[str, CompletionPolicySpec]:
 
 
 def leaders(job: Job) -> tuple[str, ...]:
-    """Return the roles that decide the success of the job, in the order of the file. Empty: the job never ends."""
+    """Return the roles that decide the success of the job by default, in the order of the file. Empty: no role ends by
+    itself."""
     finite_roles = {
         name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)
     }
@@ -58,7 +61,7 @@ def is_idle_server(job: Job, name: str) -> bool:
 
 
 def has_command(job: Job, role: Role) -> bool:
-    """Return whether the role, the job or `pod` sets a command."""
+    """Return whether the role or the job sets a command, or `pod` a command or arguments."""
     is_set = role.command is not None or job.command is not None
     return is_set or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
 
@@ -74,7 +77,7 @@ def _has_command(pod: Json, name: str) -> bool:
 
 
 def _leader_candidates(runtime: Runtime, finite_roles: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
-    """Return candidates for the leaders. The first that is not empty is used."""
+    """Return groups of roles that may be the leaders. The first group that is not empty is used."""
     types = {name: role_names.type_of(name) for name in finite_roles}
     all_roles = tuple(finite_roles)
     if runtime is Runtime.TENSORFLOW:

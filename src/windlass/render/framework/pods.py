@@ -30,7 +30,7 @@ def template(
 ) -> Json:
     """Render a pod template. A role overrides the job, and `pod` overrides both.
 
-    In any case, the pod is restricted to the nodes that have the host folders.
+    Even if `pod` sets an affinity, the pod is restricted to the nodes that have the host folders.
     """
     spec = job_code.with_code(_spec(job, role, share, has_own_mounts=has_own_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}

@@ -60,7 +60,8 @@ def _shell_command(words: list[str], shell_variables: Collection[str]) -> tuple[
 
 
 def _dependent_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the export line of each variable that refers to a variable of the script."""
+    """Yield the name and the export line of each variable that refers to a variable of the script, directly or
+    indirectly. A name that a shell does not allow is skipped."""
     shell_variables = set(exported)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""

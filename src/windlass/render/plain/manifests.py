@@ -209,7 +209,8 @@ def _template(
 
 
 def _with_dns_name(job: Job, spec: Json) -> Json:
-    """Set the subdomain, and the DNS policy that pods on the host network need to resolve Services."""
+    """Set the subdomain, and the DNS policy that pods on the host network need to resolve Services, unless the spec
+    has its own."""
     changed = {"subdomain": names.service_name(job.name), **spec}
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
         changed["dnsPolicy"] = "ClusterFirstWithHostNet"

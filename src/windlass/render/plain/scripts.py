@@ -57,7 +57,8 @@ def script(
 
 
 def _value(found: Sequence[str], index_source: IndexSource) -> str:
-    """Return an expression for the values of tasks 0, 1 and 2: a constant, a counter, or an exception for task 0."""
+    """Return an expression for the value of any task, from those of tasks 0, 1 and 2: a constant, a counter, or an
+    exception for task 0."""
     first, second, third = found
     if first == second == third or index_source is IndexSource.SINGLE_TASK:
         return shlex.quote(first)

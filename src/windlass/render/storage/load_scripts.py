@@ -1,7 +1,7 @@
-"""Shell scripts of the load-data Job, which run in any image with a shell.
+"""Shell scripts of the load-data Job. They use the programs that the image has, e.g. curl, wget or python3.
 
 Their first arguments are the target folder and the marker file. Downloads are written to a temporary folder whose name
-begins with a dot, so that a downloaded file under its final name is always complete.
+begins with a dot, so that an incomplete download never has its final name.
 """
 
 DONE = "echo 'all data is loaded'"

@@ -1,6 +1,6 @@
 """Render the preflight: check before a job starts that its volumes respond and its required files exist.
 
-A message about a missing file names the server and the path on it.
+A message about a missing file says where it should be, e.g. the server and the path on it.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def command(job: Job, share: Share | None = None, *, seconds: int = 0) -> list[s
 
 
 def place_of(volume: Volume, name: str, share: Share | None = None, relative_path: str = "") -> str:
-    """Return a description of where a file of a volume is: the path and the server."""
+    """Return a description of where a file of a volume is, e.g. the path and the server."""
     inside = "/".join(part for part in (volume.sub_path.strip("/"), relative_path.strip("/")) if part)
     if volume.nfs is not None:
         return f"{_path(volume.nfs.path, inside)} on the NFS server {volume.nfs.server}"

@@ -34,7 +34,7 @@ class TemplateInputs(msgspec.Struct, frozen=True):
 
 
 def inputs_of(source: str) -> TemplateInputs | None:
-    """Return the inputs, or None if the template has a syntax error, which is reported when it is rendered."""
+    """Return the inputs, or None if the template cannot be parsed, which is reported when it is rendered."""
     import jinja2
     from jinja2 import meta, sandbox
 

@@ -24,7 +24,7 @@ MAX_CHARACTERS = MAX_BYTES
 MAX_STEPS = 1_000_000
 """Maximum total length of all ranges of a template. Also the maximum number of its loop iterations and calls."""
 _MAX_BITS = 4096
-"""Maximum size of a number."""
+"""Maximum size of a product or power of integers."""
 _COUNTED, _JOINED = "windlass counted", "windlass joined"
 """Internal filters. Their names are not valid in templates."""
 

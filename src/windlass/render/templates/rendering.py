@@ -1,4 +1,4 @@
-"""Render a template and validate the output. Diagnostics name the lines of the template."""
+"""Render a template and validate the output. Diagnostics name the lines of the template, if these are known."""
 
 import re
 from collections.abc import Mapping

@@ -24,7 +24,10 @@ _is_label_value = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 
 _DNS_LABEL = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
 _NAME_RULES = {
-    "Service": (_is_service_name, f"{_DNS_LABEL}, and a letter at the beginning"),
+    "Service": (
+        _is_service_name,
+        "at most 63 lower-case letters, digits and hyphens, with a letter at the beginning and no hyphen at the end",
+    ),
     "Job": (_is_dns_label, _DNS_LABEL),
     "StatefulSet": (_is_dns_label, _DNS_LABEL),
 }
@@ -102,7 +105,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _required_text(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, None, str]:
-    """Return a required string field. Empty if it is missing."""
+    """Return a required string field. If it is missing or not a string, report that and return an empty string."""
     value = node.get(key)
     if value is None:
         message = f'missing required field "{key}"'
@@ -167,7 +170,7 @@ def _check_derived_names(node: tree.Mapping, kind: str, path: str) -> Iterator[D
     ):
         limit = _MAX_LABEL - len(f"-{completions - 1}")
         reason = "the host name of a pod is the name of the Job, a hyphen and the index"
-    # A name that is too long for any object has its own diagnostic.
+    # `_check_name` reports longer names.
     if limit < len(name) <= _MAX_LABEL:
         message = f"found {len(name)} characters, expected at most {limit}: {reason}"
         yield diagnostics.error(name_node, diagnostics.field(path, "metadata", "name"), message)

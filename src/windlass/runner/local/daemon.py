@@ -93,7 +93,8 @@ async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> Non
 
 
 def _port(options: DaemonOptions) -> int:
-    """Return the port to listen on. The default is the last one, which running pods and copied kubeconfigs use."""
+    """Return the port to listen on. The default is the last one, which running pods and copied kubeconfigs use, or 0
+    (any free port) if that is taken."""
     last = records.read(options.data)
     if options.port or last is None:
         return options.port

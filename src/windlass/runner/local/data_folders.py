@@ -113,7 +113,7 @@ def holder(path: Path) -> int | None:
 
 
 def _try_lock(descriptor: int, operation: int) -> bool:
-    """Return whether the file could be locked. It cannot for a moment while `holder` has a shared lock."""
+    """Return whether the file could be locked. An exclusive lock fails for a moment while `holder` has a shared one."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -16,7 +16,7 @@ from windlass.runner.local.records import Answer, DaemonOptions, Record
 
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0
-"""Time limit, longer than the grace period of pods (default: 30 s)."""
+"""Time limit, longer than the default grace period of pods (30 s)."""
 _MAX_SHOWN_LINES = 10
 
 
@@ -135,7 +135,7 @@ def send_answer(descriptor: int, answer: Answer) -> None:
 
 
 def command(options: DaemonOptions, descriptor: int) -> list[str]:
-    """Return the command of the daemon: `local up` in the foreground, which writes to the descriptor when ready."""
+    """Return the command of the daemon: `local up` in the foreground, which sends its answer to the descriptor."""
     return [
         *(sys.executable, "-P", "-m", "windlass.cli.main", "local", "up", "--foreground"),
         *("--ready-descriptor", str(descriptor), "--data-dir", str(options.data)),
