@@ -139,14 +139,15 @@ class Operator:
                 await elector.release()
 
     def _field_manager(self) -> str:
-        """Return a name that differs between installations, so that they detect each other (A8)."""
+        """Return a name that differs between lease namespaces, so that installations detect each other (A8). Without
+        leader election, all have the same name."""
         return f"{FIELD_MANAGER}-{self._lease_namespace}" if self._settings.leader_election else FIELD_MANAGER
 
     def _new_elector(self) -> Elector:
         settings = self._settings
 
         def on_error(error: ApiError) -> None:
-            log.warning("cannot acquire or renew the lease: %s", error)
+            log.warning("cannot acquire, renew or release the lease: %s", error)
 
         return Elector(
             self._lease_transport.send,

@@ -95,7 +95,7 @@ def _start_attempt(builder: DecisionBuilder, config_map_uid: str) -> None:
 
 
 def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
-    """Free the name of the ConfigMap: delete an earlier attempt of ours, or report an object of another owner."""
+    """Delete the attempt of the ConfigMap if it is ours; otherwise report that the name is taken."""
     if ownership.is_our_config_map(config_map, builder.uids):
         deletion.delete_attempt(builder, config_map.uid, deletion.unless_deleting(config_map))
         return
@@ -175,8 +175,8 @@ def while_active(builder: DecisionBuilder) -> bool:
 
 
 def _publish_gang(builder: DecisionBuilder) -> None:
-    """Publish the addresses once every task has one, and again after a pod was replaced, because the barrier of the new
-    pod waits for them."""
+    """Publish the addresses once every task has one, and again when pods or addresses have changed, because the
+    barriers of new pods wait for them."""
     if not builder.features.uses_gang:
         return
     members = gang.members_of(builder.spec, builder.status.attempt_status)
@@ -234,7 +234,8 @@ def _pending_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptComp
 
 
 def _pending_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
-    """Return when the pod was created; for a task without a pod, when it could have been created."""
+    """Return when the task entered its state. Until its pod is observed, time before the ConfigMap was created does not
+    count."""
     config_map = builder.observed.config_map
     attempt_began = None if config_map is None else config_map.metadata.creation_timestamp
     if task.state is State.ATTEMPT_PREPARING or attempt_began is None:
@@ -297,7 +298,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
             and not deletion.pods_of_attempt(builder.observed, config_map_uid)
         )
         if not is_over:
-            # The ConfigMap is kept until no task has a pod.
+            # The ConfigMap is kept until all tasks have completed.
             config_map_to_delete = deletion.unless_deleting(config_map) if are_tasks_completed else None
             deletion.delete_attempt(builder, config_map_uid, config_map_to_delete)
     if is_over:
@@ -307,7 +308,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
 
 
 def while_framework_is_deleted(builder: DecisionBuilder) -> None:
-    """End the attempt of a Framework that is deleted in the foreground or has finalizers, and delete all objects."""
+    """End the attempt of a Framework that is deleted in the foreground or has finalizers, and delete its objects."""
     state = builder.status.state
     if state.is_active:
         diagnostics = "The Framework was deleted, and its ConfigMap with it"

@@ -1,4 +1,4 @@
-"""The conditions that `kubectl wait` and the printer columns read (A6)."""
+"""The conditions of a Framework, e.g. for `kubectl wait` (A6)."""
 
 from datetime import datetime
 
@@ -23,7 +23,7 @@ def update(builder: DecisionBuilder) -> None:
     for condition_type, message in (
         (ConditionType.SUSPENDED, "spec.suspend is true" if is_suspended else ""),
         (ConditionType.NAME_TAKEN, builder.name_taken_message),
-        # A Framework with one of these conditions is not managed; this one is.
+        # Only Frameworks that are not managed have these conditions.
         (ConditionType.INVALID, ""),
         (ConditionType.OTHER_CONTROLLER, ""),
     ):
@@ -51,7 +51,8 @@ def _set(
 ) -> tuple[Condition, ...]:
     """Return the conditions with one of them set to true, or to false if the message is empty.
 
-    A condition that was never true is not added as false. The reason is the type of the condition unless one is given.
+    A condition that was never true is not added as false. The reason of a true condition is its type unless one is
+    given.
     """
     current = next(
         (condition for condition in conditions if condition.type == condition_type and condition.is_true),

@@ -117,7 +117,7 @@ def _block(
     """Return a decision that sets the condition and takes no action."""
     status = framework.status
     if status is None:
-        # A status without roles. Once the spec is valid, its roles are added like new ones.
+        # A status without roles. Once the Framework is managed, its roles are added like new ones.
         empty = msgspec.structs.replace(framework.spec, task_roles=())
         without_roles = msgspec.structs.replace(framework, spec=empty)
         status = initial_status.framework_status(without_roles, now.replace(microsecond=0))

@@ -1,7 +1,8 @@
 """The failure classes used when the configuration has none (statement 22 of docs/behaviours.md). Data only.
 
-The reasons are those that kubelets have written in the last ten years. Reasons of a pod are matched completely, so that
-a longer reason of a later release is not mistaken for a known one.
+The reasons are those that Kubernetes and container runtimes have written in the last ten years. Except for those that
+begin with OutOf, they are matched completely, so that a longer reason of a later release is not mistaken for a known
+one.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Deletion of one pod, an attempt, unclaimed pods, or all objects of a Framework (statements 41, 42, 44, A2).
+"""Deletion of one pod, an attempt, unclaimed pods, or ConfigMap and pods of a Framework (statements 41, 42, 44, A2).
 
-Every deletion names a UID. The pods of an attempt are deleted with one request, and its ConfigMap only when no pod is
+Every deletion names a UID. The pods of an attempt are deleted as a collection, and its ConfigMap only when no pod is
 left; the garbage collector would do the same about sixty times slower.
 """
 
@@ -53,8 +53,8 @@ def _graceful_timeout(status: FrameworkStatus, pod: PodView) -> int | None:
 
 
 def delete_unclaimed_pods(builder: DecisionBuilder, claimed: AbstractSet[str]) -> None:
-    """Delete pods of this Framework that no task claims: of an earlier attempt, or created twice. Pods of other
-    owners are kept."""
+    """Delete the pods of this Framework, and of deleted Frameworks of the same name, except the claimed ones. Pods of
+    other owners are kept."""
     for pod in builder.observed.pods.values():
         if pod.uid not in claimed and ownership.is_our_pod(pod, builder.uids):
             delete_pod(builder, pod)
@@ -94,7 +94,7 @@ def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:
 def delete_objects(
     builder: DecisionBuilder, claimed: AbstractSet[str] = frozenset(), kept_config_map_uid: str | None = None
 ) -> None:
-    """Delete all objects of the Framework except the claimed pods and the ConfigMap to keep."""
+    """Delete the ConfigMap and the pods of the Framework, except the ConfigMap to keep and the claimed pods."""
     config_map = builder.observed.config_map
     attempt_pod_uids: set[str] = set()
     if (
@@ -112,8 +112,8 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
 
 
 def decide_deletion(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
-    """Return a decision that deletes all objects of a Framework that was deleted or has no status. The garbage
-    collector would be slower."""
+    """Return a decision that deletes the ConfigMap and the pods of a Framework that was deleted, or that is being
+    deleted and has no status. The garbage collector would be slower."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     delete_objects(builder)

@@ -25,7 +25,7 @@ from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 MAX_TEXT_BYTES = 200
-"""Maximum length of diagnostics and termination messages in the attempts where they are truncated (A2)."""
+"""Maximum length of diagnostics and messages in the attempts where they are truncated (A2)."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
     FailureClass(int(code), completion.phrase_of(code), completion.TYPES[code], (exit_code_pattern(code),))
@@ -53,7 +53,7 @@ MAX_CACHED_MATCHES = 1000
 _Match = tuple[FailureClass | None, str]
 """The first class that matched, if any, and the diagnostics."""
 _Container = tuple[str, ContainerCompletionStatus | None]
-"""The name of a container and its completion status; None if it never terminated."""
+"""The name of a container and its completion status; None if it neither terminated nor failed to start."""
 _Containers = tuple[_Container, ...]
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -168,13 +168,13 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
 
 def _is_controller_forbidden(failure: ApiFailure) -> bool:
     """Return whether the controller itself may not create pods: a role is missing, or the server has just started and
-    does not know its roles yet. The authorizer's message does not contain the name of the pod; that of an admission
+    does not know the roles yet. The authorizer's message does not contain the name of the pod; that of an admission
     plugin does."""
     return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
 def truncate(completion_status: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
-    """Truncate each text to `MAX_TEXT_BYTES` bytes (A2). Return the same object if none is longer."""
+    """Truncate the diagnostics and messages to MAX_TEXT_BYTES bytes (A2). Return the same object if none is longer."""
     pod = completion_status.pod
     texts = [completion_status.diagnostics]
     if pod is not None:

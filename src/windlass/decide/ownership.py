@@ -51,7 +51,8 @@ def owner_uid_of(pod: PodView) -> str:
 
 
 def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
-    """Return whether the ConfigMap was created for this attempt. The status may not name it yet."""
+    """Return whether the ConfigMap was created for this attempt and is not being deleted. The status may not name it
+    yet."""
     return (
         is_our_config_map(config_map, {framework.uid})
         and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)

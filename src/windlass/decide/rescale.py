@@ -1,9 +1,9 @@
 """Adapts roles and tasks to the spec (statements 36 to 39).
 
 `resize_roles` is called before the tasks are updated, `drop_deleted_tasks` afterwards: a task to remove has to end
-before it is dropped. `copy_timeouts` is called in every state but Completed, because users shorten a timeout to give up
-the pods of a lost node, also while the attempt ends. A task marked for deletion stays marked even if its role is scaled
-up again, because users may have seen the mark.
+before it is dropped. `copy_timeouts` is called until the Framework has completed, and while it is deleted, because
+users shorten a timeout to give up the pods of a lost node, also while the attempt ends. A task marked for deletion
+stays marked even if its role is scaled up again, because users may have seen the mark.
 """
 
 import operator
@@ -83,8 +83,9 @@ def copy_timeouts(spec: FrameworkSpec, roles: tuple[TaskRoleStatus, ...]) -> tup
 def drop_deleted_tasks(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
-    """Drop or replace completed tasks that are marked for deletion. Return the new roles, and the dropped or replaced
-    tasks with the names of their roles."""
+    """Drop completed tasks that are marked for deletion, from the highest index downwards, or replace them if the spec
+    contains them again. Drop empty roles that the spec no longer contains. Return the new roles, and the dropped or
+    replaced tasks with the names of their roles."""
     sizes = {spec.name: spec.task_number for spec in framework.spec.task_roles}
     remaining: list[TaskRoleStatus] = []
     dropped: list[tuple[str, TaskStatus]] = []

@@ -18,7 +18,7 @@ NEVER_RETRIED = frozenset(
     }
 )
 JITTER = 0.25
-"""Maximum fraction by which a delay is shortened, so that jobs that failed together do not restart together."""
+"""Maximum fraction by which a backoff is shortened, so that jobs that failed together do not restart together."""
 
 
 class RetryDecision(msgspec.Struct, frozen=True):

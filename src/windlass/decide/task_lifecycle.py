@@ -25,7 +25,7 @@ from windlass.model.status import TaskStatus
 
 
 def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
-    """Return whether the task needs no update. This is the common case, so it is checked first and cheaply."""
+    """Return whether the task has completed or runs unchanged. These common cases are checked first and cheaply."""
     if task.state is COMPLETED:
         return True
     if task.state is not RUNNING or task.deletion_pending:
@@ -182,8 +182,8 @@ def end_attempt(
 def end_task(
     builder: DecisionBuilder, role: str, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """Update the task from its pod and end its attempt. If the pod is terminating or was never created, this takes only
-    one reconciliation."""
+    """Update the task from its pod and stop its attempt. Then update it again, which saves a reconciliation if, e.g.,
+    the deletion of the pod was already requested."""
     task = update_from_pod(builder, role, task)
     stopped = stop_attempt(builder, task, code, diagnostics)
     return stopped if stopped is task else update_from_pod(builder, role, stopped)
@@ -192,7 +192,8 @@ def end_task(
 def stop_attempt(
     builder: DecisionBuilder, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """End the attempt by a decision of the controller: the completion status is stored, then the pod is deleted."""
+    """End the attempt by a decision of the controller: the completion status is stored, then the pod, if any, is
+    deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is CREATION_PENDING:
         if _may_have_unseen_pod(builder, task):

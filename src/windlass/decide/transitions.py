@@ -47,7 +47,7 @@ TRANSITIONS: dict[tuple[State, State], TransitionType] = {
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_DELETING): TransitionType.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_DELETING): TransitionType.SHORTCUT,
     (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETING): TransitionType.SHORTCUT,
-    # The object was deleted, or the pod of a preparing or running task has ended (A1).
+    # The object was deleted, the pod of a task has ended (A1), or the pods of the attempt are kept (A2).
     (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_COMPLETED): TransitionType.SHORTCUT,
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_COMPLETED): TransitionType.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_COMPLETED): TransitionType.SHORTCUT,

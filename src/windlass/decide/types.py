@@ -73,13 +73,13 @@ class Outcomes(msgspec.Struct, frozen=True):
     """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
     may be running although the cache does not have it; only a new list can tell."""
     name_taken_message: str = ""
-    """The error of the API server if the name of the ConfigMap is in use by an object of another owner."""
+    """The error of the API server if the name of the ConfigMap or Service is in use by an object of another owner."""
     deletion_requested: AbstractSet[str] = frozenset()
     """UIDs of objects whose deletion the API server has accepted."""
     forced: AbstractSet[str] = frozenset()
     """UIDs of pods whose forced deletion the API server has accepted."""
     collection_deletion_requested: AbstractSet[str] = frozenset()
-    """UIDs of ConfigMaps whose pods were deleted with one request. The UIDs of these pods are in deletion_requested;
+    """UIDs of ConfigMaps whose pods were deleted as a collection. The UIDs of these pods are in deletion_requested;
     a pod that was observed later is not among them."""
     is_framework_deletion_requested: bool = False
     attempt_with_service: int = -1
@@ -132,11 +132,11 @@ class DeletePod(msgspec.Struct, frozen=True, tag=True):
     name: str
     uid: str
     force: bool = False
-    """Delete without a grace period, because the pod's node does not respond."""
+    """Delete without a grace period, because the pod did not terminate in time."""
 
 
 class DeleteAttemptPods(msgspec.Struct, frozen=True, tag=True):
-    """Delete all pods of an attempt in one request."""
+    """Delete the pods of an attempt as a collection: with one request, or several for very many pods."""
 
     config_map_uid: str
 
@@ -186,7 +186,7 @@ class ReasonKind(StrEnum):
 
 
 REPORTED_AFTER_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DELETED})
-"""Reasons that are reported after the actions succeeded; the others are reported after the status is stored."""
+"""Reasons that are reported only if the actions succeed; the others are reported once the status is stored."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -205,12 +205,13 @@ class Reason(msgspec.Struct, frozen=True):
 
 class Decision(msgspec.Struct, frozen=True):
     status: FrameworkStatus | None
-    """The status to store before the actions. None if the Framework has no status and none has to be stored."""
+    """The status to store, before the actions unless `may_wait` is set. None if the Framework has no status and none
+    has to be stored."""
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
-    """Time of the next deadline. All other passes are triggered by watch events."""
+    """When to decide again even if nothing has changed."""
     reasons: tuple[Reason, ...] = ()
     failure_count: int = 0
-    """Number of task attempts that failed since the status was stored. The reasons name only the first of them."""
+    """Number of task attempts that failed since the status was stored. The reasons name only the first ones."""
     may_wait: bool = False
     """Whether the status may be stored later, with the next change, because no action depends on it."""

@@ -31,7 +31,7 @@ def _config_map_of(status: FrameworkStatus | None) -> str | None:
 def _may_precede_store(action: Action, before: Tasks, after: Tasks) -> bool:
     match action:
         case CreateConfigMap() | CreateService():
-            # The annotations of these objects name the attempt and the Framework.
+            # The ConfigMap's annotations name its Framework and attempt, and all attempts share the Service.
             return True
         case CreatePod(role, index):
             # The pods of a gang are created in batches, and its tasks were stored before the first batch.
@@ -41,7 +41,7 @@ def _may_precede_store(action: Action, before: Tasks, after: Tasks) -> bool:
 
 
 def _stored_tasks(stored: FrameworkStatus | None, new: FrameworkStatus) -> Tasks:
-    """Return the stored tasks by role; empty if the stored attempt is another one."""
+    """Return the stored tasks by role; empty if the stored status has another ConfigMap."""
     if stored is None or stored.attempt_status.config_map_uid != new.attempt_status.config_map_uid:
         return {}
     return _tasks_by_role(stored)

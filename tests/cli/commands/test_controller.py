@@ -398,7 +398,7 @@ def test_controller_can_be_stopped_while_it_waits_for_the_server(
                 _, errors = run.communicate(timeout=PATIENCE_SECONDS)
             finally:
                 run.kill()
-    assert (said["level"], said["message"].startswith("cannot acquire or renew the lease: ")) == (
+    assert (said["level"], said["message"].startswith("cannot acquire, renew or release the lease: ")) == (
         "warning",
         True,
     )

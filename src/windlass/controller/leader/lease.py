@@ -144,7 +144,7 @@ class Elector:
         """Acquire or renew the lease. Return False if another candidate holds it."""
         self._tried_at = self._monotonic()
         if self._own_lease is not None:
-            # A conflict only shows that the Lease was changed. Who holds it now has to be read.
+            # These errors show only that the Lease was changed or deleted. Its holder has to be read.
             with suppress(ConflictError, NotFoundError):
                 await self._claim(self._own_lease, deadline)
                 return True
@@ -186,7 +186,7 @@ class Elector:
         return _decode(await self._request(request, deadline))
 
     async def _request(self, request: Request, deadline: float) -> bytes:
-        """Send a request that ends before the deadline and leaves time to retry once."""
+        """Send a request that ends by the deadline and, to allow a retry, takes at most half of the renew deadline."""
         remaining = deadline - self._monotonic()
         if remaining <= 0:
             raise NoValidResponseError("no time left to request the lease")

@@ -103,7 +103,10 @@ class LeaderSession:
         return self._workers.was_interrupted
 
     async def run(self) -> None:
-        """Run until cancelled. Raise HistoryError if the API server was restored from a backup."""
+        """Run until cancelled.
+
+        Raises HistoryError if the API server was restored from a backup, and the errors of `DefinitionMonitor.install`.
+        """
         if self._manages_definitions:
             await self._definition_monitor.install()
         try:
@@ -115,7 +118,7 @@ class LeaderSession:
             raise HistoryError(*found.exceptions[0].args) from group
 
     async def finish(self, timeout: float) -> None:
-        """Start no new passes, and wait for the running ones to end."""
+        """Start no new passes, and wait up to `timeout` seconds for the running ones to end."""
         await self._workers.finish(timeout)
 
     async def _run_tasks(self) -> None:

@@ -187,7 +187,7 @@ class Recorder:
             self._repetitions.count_repetition(event_id, now)
             self._count_outcome(Outcome.REPEATED)
             return
-        # The completion is posted in any case: it happens once and matters most.
+        # The completion is exempt from the limit: it happens once and matters most.
         is_completion = reason.kind is ReasonKind.FRAMEWORK_COMPLETED
         reserved = RESERVED_FOR_FRAMEWORK if reason.role else 0
         if not is_completion and not self._budgets.take(framework.uid, monotonic, reserved):

@@ -94,7 +94,8 @@ def reason_fields(framework: Framework, reason: Reason) -> dict[str, str | int]:
 def write_snapshot(line: str, stream: TextIO | None) -> None:
     """Write the line unchanged, whatever the log format: log collectors search for its marker (behaviour 49).
 
-    It is written as UTF-8 in one call, so that no other line is interleaved. A closed stream is ignored.
+    It is written as UTF-8 in one call, so that no other line is interleaved. Errors, e.g. of a closed stream, are
+    ignored.
     """
     if stream is None:
         return

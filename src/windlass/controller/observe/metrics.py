@@ -1,7 +1,7 @@
 """Prometheus metrics in a registry of their own. docs/metrics.md explains each metric.
 
 No label holds a namespace, a name or another value that users choose, so the number of series is bounded. Gauges
-are computed at each scrape; everything else is counted when it happens.
+are computed at each scrape; counters and histograms are updated when something happens.
 """
 
 from collections import Counter as Tally
@@ -35,7 +35,7 @@ LONG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 2
 RETRY_CLASSES = ("succeeded", "transient", "conflict", "permanent", "unknown")
 RETRY_LEVELS = ("framework", "task")
 STATES_BEFORE_RUNNING = frozenset({states.CREATION_PENDING, states.CREATION_REQUESTED, states.PREPARING})
-"""States in which no task of the attempt has run yet."""
+"""States of a Framework before one of its tasks was observed running in the attempt."""
 MAX_TRACKED_GANGS = 10_000
 """Above this limit, the oldest gang is dropped without a measurement."""
 
@@ -62,7 +62,7 @@ class Metrics:
         )
         self._request_duration = short_histogram(
             "windlass_api_request_duration_seconds",
-            "Response time of the API server, without watches.",
+            "Duration of requests to the API server, without watches.",
             ("verb",),
         )
         self._pass_duration = short_histogram(
@@ -274,7 +274,7 @@ def _adds_first_pod(before: Framework, after: Framework) -> bool:
 class _Gang:
     """An attempt that waits until all of its tasks have addresses.
 
-    It stores the position of the first task without an address, so that earlier tasks are not read again.
+    It stores the position of the first task that awaits an address, so that earlier tasks are not read again.
     """
 
     def __init__(self, attempt_id: int, since: float) -> None:
@@ -306,7 +306,7 @@ class _Gangs:
         self._gangs: OrderedDict[str, _Gang] = OrderedDict()
 
     def on_stored(self, before: Framework, after: Framework, monotonic: float) -> float | None:
-        """Return the seconds since the first address if all tasks have addresses now; otherwise None."""
+        """Return the seconds since the first address if no task awaits an address any more; otherwise None."""
         status = after.status
         gang = self._gangs.get(after.uid) or self._begin(before, after, monotonic)
         if gang is None or status is None:

@@ -68,7 +68,7 @@ class Observers:
         """Log a failed action: expected errors at debug level, others as a warning, once per REPEAT_WARNING_SEC at
         most.
 
-        Report an action that the API server refused as an event too.
+        With the warning, record an event if the API server refused the action.
         """
         fields = {"namespace": framework.namespace, "framework": framework.name}
         if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
