@@ -36,7 +36,7 @@ from windlass.runner.watcher import WatchedJob, Watcher
 from windlass.wire.crd import manifests
 
 NOTICE_SECONDS = 60.0
-"""Time limit for the controller to notice a Framework."""
+"""Time limit for the controller to notice all Frameworks: to write their first status."""
 
 _USER_AGENT = "windlass-run"
 
@@ -48,7 +48,7 @@ class RunCluster(msgspec.Struct, frozen=True):
     socket: Path
     is_network_shared: bool
     has_controller: bool = False
-    """Whether a daemon runs a controller on it. Otherwise the session does."""
+    """Whether a daemon runs a controller on it. Otherwise a `Session` runs one."""
     fault_target: Cluster | None = None
     """The cluster itself, for injecting faults. None if a daemon runs it."""
 
@@ -88,10 +88,13 @@ class Session:
             self._watcher.on_pod = self._injector.on_pod
         self._stop_controller = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
-        """Tasks that run until they are cancelled. It is an error if one ends before."""
+        """Tasks that must not end as long as they are in this set."""
 
     async def run(self) -> list[Verdict]:
-        """Run until all jobs have completed, and return their results. Raises ClusterFailedError and ClientError."""
+        """Run the jobs, and return their results. Raises ClusterFailedError and ClientError.
+
+        Return when all jobs have completed or were deleted, and no companion keeps the run open.
+        """
         try:
             async with self._transport:
                 try:
@@ -121,7 +124,7 @@ class Session:
             self._background.discard(controller)
             self._stop_controller.set()
             await controller
-        # The jobs have completed in time. Their output takes as long as its reader.
+        # The timeout does not apply to the remaining output, which is written as fast as it is read.
         self._interrupts.without_timeout.set()
         await self._watcher.drain()
         verdicts = [self._verdict(watched) for watched in self._watcher.jobs.values()]
@@ -137,7 +140,7 @@ class Session:
     async def _wait_for_jobs(self) -> None:
         watcher = self._watcher
         if not await self._wait_for_any(watcher.all_have_status, seconds=NOTICE_SECONDS):
-            message = f"the controller did not notice the Framework within {NOTICE_SECONDS:g} s"
+            message = f"the controller did not notice all Frameworks within {NOTICE_SECONDS:g} s"
             raise ClusterFailedError(message)
         await self._wait_for_any(watcher.all_are_over, self._interrupts.stop)
         if not watcher.all_are_over.is_set():
@@ -213,7 +216,7 @@ async def run_companions(
 ) -> list[Verdict]:
     """Run companions without their jobs until Ctrl-C, or until all have failed.
 
-    On a cluster that outlives the run, return as soon as they are ready. Raises as `Session.run` does.
+    On a cluster that outlives the run, return as soon as each is ready or has failed. Raises as `Session.run` does.
     """
     interrupts.can_be_graceful = True
     try:
@@ -221,7 +224,7 @@ async def run_companions(
             companions = Companions(transport, reporter.report, options)
 
             async def start_and_wait() -> None:
-                # No controller runs, but a notebook may list Frameworks.
+                # Even without a controller, a notebook may list Frameworks.
                 await _create_definitions(transport, plan)
                 await _submit(transport, plan, companions, reporter.report, is_ephemeral=cluster.is_ephemeral)
                 await companions.wait_until_ready_or_failed()
@@ -243,7 +246,7 @@ def _companion_verdict(name: str, companions: Companions, *, was_stopped: bool) 
         return Verdict(Topic.COMPANION, now(), name, "companions stopped", exit=exit_codes.SUCCESS)
     if companions.urls:
         return Verdict(Topic.COMPANION, now(), name, "companions are running", exit=exit_codes.SUCCESS)
-    return Verdict(Topic.ERROR, now(), name, "all companions failed to start", exit=exit_codes.FAILED)
+    return Verdict(Topic.ERROR, now(), name, "all companions failed", exit=exit_codes.FAILED)
 
 
 # Submission
@@ -272,7 +275,7 @@ async def _submit(
     *,
     is_ephemeral: bool,
 ) -> None:
-    """Create all objects of the plan, and forward ports to companions as soon as they exist. Raises ClientError."""
+    """Apply the plan, and forward a port to each companion as soon as it is ready. Raises ClientError."""
 
     def report_progress(progress: Progress) -> None:
         line = _progress_line(plan, progress)

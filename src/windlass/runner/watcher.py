@@ -47,8 +47,8 @@ MAX_BLOCK_BYTES = 64 * 1024
 POLL_SECONDS = 2.0
 """Interval for reading progress files and usage."""
 
-_CODES_OF_OTHER_PODS = (400, 404)
-"""The pod was deleted; a new one of the same name may not have started yet."""
+_GONE_CODES = (400, 404)
+"""Responses to a log request if the pod was deleted: 404, or 400 while a new pod of the same name has not started."""
 
 _decode_event = msgspec.json.Decoder(Event).decode
 
@@ -102,7 +102,7 @@ class Watcher:
         body = await self._transport.send(requests.list_page(EVENTS, limit=0))
         for item in responses.decode_page(body).objects:
             self._on_event(item)
-        # A log ends where the supervisor's record of the ended container ends.
+        # These tasks end by themselves: a supervisor records where the log of an ended container ends.
         if self._logs:
             await asyncio.wait(self._logs.values())
         self._read_files()
@@ -191,8 +191,8 @@ class Watcher:
     async def _log_chunks(self, pod: Pod, run: Run) -> AsyncGenerator[bytes, None]:
         """Yield the output of one run of a container until it ends. Raises ApiError and OSError.
 
-        A log is requested by pod name, but the pod of the next attempt has the same name, and the container may have
-        been restarted. In these cases the run has ended, and its log file is read.
+        A log is requested by pod name, but the pod may have been deleted or replaced by that of the next attempt, and
+        the container may have been restarted. In these cases the run has ended, and its log file is read.
         """
         namespace, name = pod.metadata.namespace, pod.metadata.name
         request = requests.log(namespace, name, container=run.container, follow="true")
@@ -204,7 +204,7 @@ class Watcher:
                         yield chunk
                     return
         except ResponseError as error:
-            is_gone = error.failure.code in _CODES_OF_OTHER_PODS
+            is_gone = error.failure.code in _GONE_CODES
             if not is_gone:
                 raise
         directory = self._pod_directory(run.pod)

@@ -81,7 +81,7 @@ class ApiServer:
         self.terminating_namespaces: set[str] = set()
         self.forbidden: set[tuple[str, str]] = set()
         """Verbs and resources for which the controller has no permission."""
-        self.has_rejected_pods = False
+        self.has_final_rejection = False
         """Whether a creation was rejected for a reason that ends a task attempt, e.g. a terminating namespace."""
         self.clock_tolerance = timedelta()
         """Maximum difference between times that controllers write and the server's time."""
@@ -170,7 +170,7 @@ class ApiServer:
     # Services and gangs
 
     def create_service(self, framework: Framework, manifest: Json) -> None:
-        """Create a Service, which is treated as deleted as soon as its owner is deleted."""
+        """Create a Service, if its owner has not created it yet. It is treated as deleted as soon as its owner is."""
         key = framework.namespace, manifest["metadata"]["name"]
         owner = self.services.get(key, framework.uid)
         if owner != framework.uid and owner in self._by_uid:
@@ -334,7 +334,7 @@ class ApiServer:
     def _check_namespace(self, namespace: str, subject: str) -> None:
         if namespace in self.terminating_namespaces:
             self.occurred.add(Occurrence.NAMESPACE_TERMINATING)
-            self.has_rejected_pods = True
+            self.has_final_rejection = True
             reason = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise RefusedError(ApiFailure(403, "Forbidden", f"{subject} is forbidden: {reason}"))
 

@@ -37,7 +37,7 @@ MAX_LIST_SEC = 0.3
 LEASE_RENEWAL_SEC = 2.0
 """Interval of renewals of the Lease, whose answers show the server's time even if nothing else is requested."""
 MAX_REQUEST_SEC = 2.0
-"""Maximum duration of a request. A new leader starts later than that, as the lease ensures in the real controller."""
+"""Maximum duration of a request. After a crash, the next leader starts later than that, as the real lease ensures."""
 
 
 _Lists = tuple[tuple[Mapping[Any, Any], Callable[[Any, str], set[FrameworkKey]]], ...]
@@ -116,13 +116,13 @@ class SimulatedController:
         self._passes.clear()
 
     def step_clock(self, seconds: float) -> None:
-        """Set the machine's clock. The next renewal of the Lease shows the server's time."""
+        """Move the machine's clock by `seconds`. The next renewal of the Lease shows the server's time."""
         self.machine_clock.step(seconds)
         self._date_recorded_at = self._timeline.now
         self._timeline.after(self._random.uniform(0, LEASE_RENEWAL_SEC), self._record_date)
 
     def _record_date(self, seconds: float = 0.0) -> None:
-        """Read the `Date` header of an answer that arrives `seconds` after its request was sent."""
+        """If clocks may be wrong, read the `Date` header of an answer, which arrives `seconds` after its request."""
         if not self._server.clock_tolerance:
             return
         self._date_recorded_at = self._timeline.now
@@ -163,7 +163,7 @@ class SimulatedController:
         self._later(lambda: self._list(lists[1:], then), min_delay=MAX_LIST_SEC)
 
     def stall(self, number: int, seconds: float) -> None:
-        """Delay all events of one of the three watches."""
+        """Delay new events of one of the three watches until `seconds` have passed."""
         watch = (Framework, ConfigMapView, PodView)[number % 3]
         self._silent_until[watch] = self._timeline.now + timedelta(seconds=seconds)
 
@@ -272,7 +272,10 @@ class SimulatedController:
         return self._request_invariants if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
-        """Require that a second decision yields the same status, and the same actions before and after the store."""
+        """Require for every tenth store that the decision on the stored status yields the same status.
+
+        If the decision can be resumed before the store, it must yield the same status and actions as after the store.
+        """
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return

@@ -29,7 +29,7 @@ def require(holds: bool, message: str) -> None:
 
 
 class Invariants:
-    """Checks each stored status, created pod and started container."""
+    """Checks each stored status, created pod and started container; on request, forced deletions and the end."""
 
     def __init__(self, server: ApiServer, kubelets: Kubelets) -> None:
         self._server = server
@@ -159,7 +159,10 @@ class Invariants:
             )
 
     def check_end(self) -> None:
-        """Require that nothing runs, is being deleted or waits for a free name, and no ConfigMap or pod is left."""
+        """Require that nothing runs, is being deleted or waits for a free name, and no ConfigMap or pod is left.
+
+        Kept pods and the ConfigMaps of kept pods and of Frameworks that have not completed may exist.
+        """
         require(not self._kubelets.is_anything_running, "containers are still running")
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
@@ -181,7 +184,7 @@ class Invariants:
                 require(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left")
 
     def _is_name_taken(self, framework: Framework) -> bool:
-        """Return whether another Framework owns the ConfigMap or Service with this Framework's name."""
+        """Return whether the ConfigMap or Service with the Framework's name was created for another Framework."""
         config_map = self._server.config_maps.get(
             (framework.namespace, names.config_map_name(framework.name))
         )
@@ -252,7 +255,7 @@ class RequestInvariants:
         self._server.occurred.add(Occurrence.FORCED_DELETION)
 
     def check_config_map_deletion(self, config_map: ConfigMapView) -> None:
-        """Require that the pods of the ConfigMap are deleted and its attempt is over."""
+        """Require that the ConfigMap has no pods, and its attempt is not active or the Framework is being deleted."""
         owner = config_map.controller
         framework = self._framework("" if owner is None else owner.uid)
         left = [pod.name for pod in self._server.dependents_of(config_map.uid)]
@@ -283,7 +286,7 @@ class RequestInvariants:
 
 
 def _task_of(status: FrameworkStatus, pod: PodView) -> TaskStatus | None:
-    """Return the task that the pod was created for, if its attempts of the job and of the task are the current ones."""
+    """Return the task that the pod was created for, if the pod's attempts of job and task are current."""
     annotations = pod.metadata.annotations
     if status.attempt_status.config_map_uid != annotations.config_map_uid:
         return None

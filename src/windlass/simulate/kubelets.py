@@ -1,6 +1,7 @@
 """Simulated kubelets: they start and end pods and confirm deletions, unless their node is lost.
 
-The invariants are checked against the containers that run here.
+They also bind pods to nodes, and delete the pods of lost nodes. The invariants are checked against the containers that
+run here.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from windlass.simulate.virtual_time import Timeline
 NODES = 3
 FAILURE_CODES = (1, 1, 2, 42, 130, 137, 139, 143, 200, 201, 210)
 CLASSIFIED_CODES = (200, 201, 210, 130, 137, 139, 143)
-"""The exit codes that have a failure class, in the order of the classes (statements 20 and 22)."""
+"""Those of the FAILURE_CODES that have a failure class, in the order of the classes (statements 20 and 22)."""
 KILLED = 137
 RESTART_DELAY_SEC = 10.0
 UNKNOWN_AFTER_SEC = 5.0
@@ -58,7 +59,7 @@ class Kubelets:
         self._lost: set[str] = set()
         self._running: dict[str, dict[str, TaskKey]] = {}
         """The tasks whose containers run, by Framework UID and pod UID."""
-        self.exit_codes: dict[str, frozenset[int]] = {}
+        self.allowed_codes: dict[str, frozenset[int]] = {}
         """The completion codes that the exit codes of the containers allow, by pod UID."""
         self.forced: set[str] = set()
         """UIDs of pods that were deleted by force: their containers may still run."""
@@ -90,7 +91,7 @@ class Kubelets:
                 self._server.put_pod(msgspec.structs.replace(pod, status=status))
 
     def evict(self, pod: PodView) -> None:
-        """Fail the pod because its node is low on memory or disk."""
+        """Fail the pod, if it runs, because its node is low on memory or disk."""
         if self._stop(pod):
             status = msgspec.structs.replace(
                 pod.status, phase=PodPhase.FAILED, reason="Evicted", message="The node was low on resource"
@@ -154,7 +155,7 @@ class Kubelets:
             return
         self._server.put_pod(self._ended(pod, self._draw_exit_codes(spec, is_failed=is_failed)))
         if pod.is_deleting:
-            self._remove_later(uid)
+            self._finish_deletion(uid)
 
     def _restart(self, pod: PodView, node: str) -> None:
         """End a container of a pod with restartPolicy Always, which stays in the phase Running, and start it again."""
@@ -185,7 +186,7 @@ class Kubelets:
         ends = {name: now - timedelta(seconds=self._random.randrange(3)) for name in codes}
         ends[self._random.choice(tuple(codes))] = now
         failed = [name for name, code in codes.items() if code]
-        self.exit_codes[pod.uid] = _expected_codes({name: codes[name] for name in failed}, ends)
+        self.allowed_codes[pod.uid] = _expected_codes({name: codes[name] for name in failed}, ends)
         if len(failed) > 1:
             self._server.occurred.add(Occurrence.SEVERAL_CONTAINERS_FAILED)
         statuses = (
@@ -216,12 +217,12 @@ class Kubelets:
         was_running = self._stop(pod)
         if was_running and current is not None and not current.is_terminal:
             self._server.put_pod(self._ended(current, {"main": self._random.choice((0, KILLED))}))
-        self._remove_later(pod.uid)
+        self._finish_deletion(pod.uid)
 
-    def _remove_later(self, uid: str) -> None:
+    def _finish_deletion(self, uid: str) -> None:
         """Remove a deleted pod, whose containers have ended, at once or after its volumes are cleaned up."""
         if self._random.random() < self._faults().linger:
-            self._server.occurred.add(Occurrence.TERMINAL_POD_LINGERED)
+            self._server.occurred.add(Occurrence.POD_LINGERED)
             self._timeline.after(self._random.uniform(1, 60), lambda: self._server.remove_pod(uid))
         else:
             self._server.remove_pod(uid)
@@ -230,7 +231,7 @@ class Kubelets:
         return most if self._is_lockstep else self._random.uniform(least, most)
 
     def _stop(self, pod: PodView) -> bool:
-        """Stop the container. Return whether it was running."""
+        """Stop the containers of the pod. Return whether they were running."""
         running = self._running.get(pod.metadata.annotations.framework_uid, {})
         return running.pop(pod.uid, None) is not None
 
@@ -245,8 +246,11 @@ class Kubelets:
 
 
 def _expected_codes(failed: dict[str, int], ends: dict[str, datetime]) -> frozenset[int]:
-    """Return the completion code of a pod with these failed containers: that of the first failure class that matches,
-    or that of the container that failed last. Several are allowed if these failed in the same second."""
+    """Return the allowed completion codes of a pod with these failed containers.
+
+    The code is that of the first failure class that matches, otherwise that of the container that failed last. If
+    several containers failed last, in the same second, the code of each is allowed.
+    """
     if not failed:
         return frozenset({0})
     classified = [code for code in CLASSIFIED_CODES if code in failed.values()]

@@ -23,7 +23,7 @@ MAX_SHRINK_RUNS = 600
 
 
 def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
-    """Return the first seed that violates an invariant, with the violation."""
+    """Return the first seed that fails, with its violation or error; None if all pass."""
     for seed in seeds:
         failure = failure_of(scenarios.draw(seed))
         if failure is not None:
@@ -32,7 +32,7 @@ def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
 
 
 def failures_in(seeds: Sequence[int]) -> list[tuple[int, str]]:
-    """Return every seed that violates an invariant, with its violation."""
+    """Return every seed that fails, with its violation or error."""
     found = ((seed, failure_of(scenarios.draw(seed))) for seed in seeds)
     return [(seed, failure) for seed, failure in found if failure is not None]
 
@@ -121,7 +121,7 @@ def shrink(
     fails: Callable[[Scenario], object] = failure_of,
     max_runs: int = MAX_SHRINK_RUNS,
 ) -> Scenario:
-    """Remove one part after the other while the rest still fails."""
+    """Simplify the scenario step by step while it still fails, with at most `max_runs` simulations."""
     runs = 0
     is_smaller = True
     while is_smaller:

@@ -1,4 +1,4 @@
-"""The port of a controller in the Simulation: its requests are effects on the simulated API server."""
+"""The port of a simulated controller: its requests are effects on the simulated API server."""
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
@@ -33,7 +33,7 @@ class Requests:
 
 
 class _SilentObserver:
-    """Ignores what the port reports about a stored status."""
+    """Ignores everything that the port reports."""
 
     def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
 
@@ -208,4 +208,4 @@ class SimulatedPort:
         self.reasons.extend((framework.name, reason) for reason in reasons)
 
     def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
-        """Ignore the failure: the fault injection has caused it."""
+        """Ignore the failure, which the simulation has caused."""

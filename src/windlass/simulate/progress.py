@@ -41,7 +41,7 @@ class Progress:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         line = _encoder.encode(Outcome(seeds.start, len(seeds), failures, self._source))
         with self._path.open("ab") as file:
-            # The line before may be incomplete: the run was interrupted while it wrote it.
+            # An interrupted run may have left an incomplete line.
             file.write(b"\n" + line)
 
     def _read(self) -> list[Outcome]:

@@ -26,13 +26,13 @@ OPERATIONS = (
 
 
 def draw(random: Random, faults: Faults, server: ApiServer, operation: str) -> RefusedError | None:
-    """Return the rejection of a request, or None if it is accepted."""
-    forbidden = next(
+    """Return the rejection of a request, for a missing permission or at random; None if it is not rejected."""
+    permission = next(
         ((verb, resource) for name, verb, resource in OPERATIONS if operation.startswith(name)), None
     )
-    if forbidden is not None and forbidden in server.forbidden:
+    if permission is not None and permission in server.forbidden:
         server.occurred.add(Occurrence.PERMISSION_MISSING)
-        verb, resource = forbidden
+        verb, resource = permission
         message = (
             f'{resource} is forbidden: {_USER} cannot {verb} resource "{resource}" in the namespace "default"'
         )
@@ -50,7 +50,7 @@ def _draw_admission_failure(random: Random, server: ApiServer, operation: str) -
         return _WEBHOOK
     failure = random.choice((_QUOTA, _WEBHOOK, _INVALID, _BAD_REQUEST))
     if failure is not _QUOTA:
-        server.has_rejected_pods = True
+        server.has_final_rejection = True
     if failure is _WEBHOOK:
         server.occurred.add(Occurrence.WEBHOOK_DENIED)
     return failure

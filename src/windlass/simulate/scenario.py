@@ -29,12 +29,12 @@ class Faults(msgspec.Struct, frozen=True):
     conflict: float = 0.0
     """The Framework is changed just before the controller writes it."""
     error_before: float = 0.0
-    """A 500 or a timeout; nothing is written."""
+    """A 500 or a timeout; nothing is written. With the same probability, the delay of a request or answer is long."""
     error_after: float = 0.0
     """A 500 or a timeout after the object was written."""
     refusal: float = 0.0
-    """A pod is rejected: over quota (temporary), by a webhook or as invalid (permanent). Other objects are rejected by
-    a webhook."""
+    """The creation of a pod is rejected: over quota (temporary), by a webhook or as invalid (permanent). The creation
+    of other objects is rejected by a webhook."""
     throttled: float = 0.0
     """A request is rejected with 429."""
     watch_delay: float = 0.02
@@ -45,10 +45,10 @@ class Faults(msgspec.Struct, frozen=True):
     task_failure: float = 0.0
     """A container fails."""
     linger: float = 0.0
-    """A deleted pod whose containers have ended exists for a while, in a terminal phase."""
+    """A deleted pod still exists for a while after its containers have ended."""
     clock_drift: float = 0.0
     """Maximum fraction by which the clock of a controller runs too fast or too slow. If it is not 0, the clock may also
-    be wrong by an hour."""
+    be wrong by up to an hour."""
     duration: float = 20.0
     """Maximum run time of a container."""
 
@@ -99,7 +99,7 @@ class Occurrence(StrEnum):
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     STATUS_COMPRESSED = "the task statuses were stored compressed"
-    TERMINAL_POD_LINGERED = "a deleted pod turned terminal and still existed"
+    POD_LINGERED = "a deleted pod still existed after its containers had ended"
     THROTTLED = "a request was rejected with 429"
     TIED_RULES = "several completion rules were met in the same second"
     UNKNOWN_PHASE = "a pod had the phase Unknown"
@@ -113,7 +113,8 @@ class Event(msgspec.Struct, frozen=True):
     framework: int = 0
     """Index of the submission."""
     number: int = 0
-    """Index of a pod, role, node, watch or edit, or a new number of tasks; taken modulo the available number."""
+    """Index of a pod, role, node, watch, edit, object or permission, or a new number of tasks, modulo the available
+    number. It also selects variants of an event."""
     lasts: float = 0.0
 
 
@@ -132,7 +133,7 @@ class Scenario(msgspec.Struct, frozen=True):
     is_lockstep: bool = False
     """Whether all pods take the same time to be bound, to start and to end."""
     is_encoded: bool = False
-    """Whether statuses are stored by JSON patches, which some controllers compress."""
+    """Whether statuses are stored by JSON patches, and compressed by some controllers."""
     endless_roles: frozenset[str] = frozenset()
     """Roles whose containers never end by themselves, e.g. parameter servers."""
     faults_end: float = 0.0
@@ -176,7 +177,7 @@ def draw(seed: int) -> Scenario:
     faults_end = random.uniform(20, 300)
     events = [
         Event(
-            # Half of the events happen while the first pods start.
+            # On average, half of the events are drawn from the first 20 s, when the first pods start.
             at=random.uniform(0, random.choice((20, faults_end))),
             type=random.choice(tuple(EventType)),
             framework=random.randrange(count),
@@ -203,7 +204,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _change_during_stall(random: Random) -> list[Event]:
-    """Return events that stall the watch of pods while they are created, and then change the job."""
+    """Return events that stall the watch of pods while they are created, and then change the job or the leader."""
     begin = random.uniform(3, 10)
     types = (
         EventType.STOP,
@@ -259,15 +260,15 @@ def settling(spec: FrameworkSpec) -> FrameworkSpec:
     return replace(
         spec,
         suspend=False,
-        retry_policy=_without_endless_retry(spec.retry_policy),
+        retry_policy=_without_retry_after_success(spec.retry_policy),
         task_roles=tuple(
-            _with_task(role, retry_policy=_without_endless_retry(role.task.retry_policy))
+            _with_task(role, retry_policy=_without_retry_after_success(role.task.retry_policy))
             for role in spec.task_roles
         ),
     )
 
 
-def _without_endless_retry(policy: RetryPolicySpec) -> RetryPolicySpec:
+def _without_retry_after_success(policy: RetryPolicySpec) -> RetryPolicySpec:
     if policy.max_retry_count != ALWAYS_RETRY:
         return policy
     return msgspec.structs.replace(policy, max_retry_count=RETRY_IF_FAILED)

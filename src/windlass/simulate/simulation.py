@@ -30,7 +30,7 @@ TAKEOVER_SEC = MAX_REQUEST_SEC * 2
 MAX_SETTLING_TIME = timedelta(hours=3)
 """Virtual time after the last event within which every Framework must settle."""
 CLOCK_TOLERANCE = timedelta(seconds=10)
-"""A controller follows the server's time within about five seconds, and two controllers may compare their times."""
+"""A controller's time differs from the server's by up to about five seconds, and two such times may be compared."""
 STEPS_PER_CHECK = 20_000
 MAX_PASSES_PER_FRAMEWORK = 5_000
 
@@ -140,7 +140,7 @@ class Simulation:
             controller.relist()
 
     def _check_if_finished(self) -> None:
-        """Check periodically: a check after every step would take most of the time."""
+        """Check forced deletions and whether the run is finished, at intervals: after every step it would be slow."""
         self._invariants.check_forced_deletions(self._last_event_time)
         self._is_finished = self._has_settled()
         self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._check_if_finished)
@@ -224,9 +224,9 @@ class Simulation:
             case EventType.RECREATE:
                 self._recreate(event)
             case _:
-                self._apply_to_controllers(event)
+                self._apply_to_controllers_or_framework(event)
 
-    def _apply_to_controllers(self, event: Event) -> None:
+    def _apply_to_controllers_or_framework(self, event: Event) -> None:
         match event.type:
             case EventType.CRASH:
                 self._crash()
@@ -244,9 +244,9 @@ class Simulation:
             case _:
                 framework = self._framework(event)
                 if framework is not None:
-                    self._apply_to(framework, event)
+                    self._apply_to_framework(framework, event)
 
-    def _apply_to(self, framework: Framework, event: Event) -> None:
+    def _apply_to_framework(self, framework: Framework, event: Event) -> None:
         match event.type:
             case EventType.DELETE_FOREGROUND:
                 self.server.delete_framework(framework, Propagation.FOREGROUND)
@@ -325,7 +325,7 @@ class Simulation:
             )
 
     def _add_finalizer(self, framework: Framework, event: Event) -> None:
-        """Let another controller add a finalizer to an object of the Framework, and remove it after a while."""
+        """Let another controller add a finalizer to the Framework or one of its objects, and remove it later."""
         listed = self.server.list_objects(framework)
         uids = [framework.uid, *(pod.uid for pod in self._pods(framework))]
         if listed.config_map is not None:
@@ -340,7 +340,7 @@ class Simulation:
         self.timeline.after(event.lasts, lambda: self.server.forbidden.discard((verb, resource)))
 
     def _create_foreign_pod(self, framework: Framework, event: Event) -> None:
-        """Create a pod with a name that the Framework needs, with or without the Framework's label."""
+        """Create a pod with a name that the Framework may need, with or without its label, and remove it later."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
         name = f"{framework.name}-{role}-{event.number % 6}"
         is_terminating = framework.namespace in self.server.terminating_namespaces
@@ -384,7 +384,8 @@ class Simulation:
 
 
 def _is_settled(framework: Framework) -> bool:
-    """Whether the Framework is completed without a TTL, or has nothing to do: no tasks, or its name is taken."""
+    """Whether nothing more happens to the Framework: it is completed and has no TTL, or it is not completed, and it has
+    no tasks or its name is taken."""
     status = framework.status
     if framework.is_deleting or status is None:
         return False

@@ -57,7 +57,9 @@ class StatusInvariants:
         for role in new.attempt_status.roles:
             for task in role.task_statuses:
                 self._check_identity(framework, new, role, task)
-                if task.attempt_status.completion_status is not None and not _was_completed(old, task):
+                if task.attempt_status.completion_status is not None and not _was_attempt_completed(
+                    old, task
+                ):
                     self._check_task_completion(role, task)
         has_just_ended = new.attempt_status.completion_status is not None and (
             old is None
@@ -86,7 +88,7 @@ class StatusInvariants:
     def _check_identity(
         self, framework: Framework, new: FrameworkStatus, role: TaskRoleStatus, task: TaskStatus
     ) -> None:
-        """Require that the pod of a task was created for this attempt of the task."""
+        """Require that the pod of a task was created for this attempt of the task. Record its address."""
         uid = task.attempt_status.pod_uid
         if uid is None:
             return
@@ -123,20 +125,20 @@ class StatusInvariants:
                 )
 
     def _check_task_completion(self, role: TaskRoleStatus, task: TaskStatus) -> None:
-        """Require that a completion code matches the exit code of the container or the deletion of the pod."""
+        """Require that a completion code matches the exit codes of the containers, or a rejected or deleted pod."""
         completion = task.attempt_status.completion_status
         uid = task.attempt_status.pod_uid or ""
         code = 0 if completion is None else completion.code
         if code >= 0:
-            expected = self._kubelets.exit_codes.get(uid, frozenset())
+            expected = self._kubelets.allowed_codes.get(uid, frozenset())
             require(
                 code in expected,
                 f"{role.name}-{task.index} ended with {code} but its containers with {sorted(expected)}",
             )
         if code in (CompletionCode.POD_CREATION_UNKNOWN_ERROR, CompletionCode.POD_CREATION_PERMANENT_ERROR):
             require(
-                self._server.has_rejected_pods,
-                f"{role.name}-{task.index} ended with {code} but the API server has not rejected a pod",
+                self._server.has_final_rejection,
+                f"{role.name}-{task.index} ended with {code} but the API server has not rejected a creation",
             )
         if code == CompletionCode.POD_EXTERNAL_DELETED:
             pod = self._server.pod_of(uid)
@@ -171,7 +173,7 @@ class StatusInvariants:
 
     def _check_trigger(self, framework: Framework, new: FrameworkStatus, trigger: CompletionTrigger) -> None:
         """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task
-        that completed as the k-th one (statements 30 and 31)."""
+        that completed as the k-th one (statements 30 and 31). If none was met, see `_last_tasks`."""
         roles = {role.name: role for role in new.attempt_status.roles}
         met: list[_MetRule] = []
         for position, spec in enumerate(framework.spec.task_roles):
@@ -192,7 +194,7 @@ class StatusInvariants:
         allowed = self._allowed_triggers(met) if met else _last_tasks(framework, new)
         require(
             (trigger.task_role_name, trigger.task_index) in allowed,
-            f"{framework.name}: {trigger} did not meet the first rule, but one of {sorted(allowed)}",
+            f"{framework.name}: the trigger is {trigger}, expected one of {sorted(allowed)}",
         )
 
     def _allowed_triggers(self, met: list[_MetRule]) -> set[tuple[str, int]]:
@@ -201,7 +203,7 @@ class StatusInvariants:
         tied = [rule for rule in met if rule[0][0] == first[0][0]]
         if len(tied) > 1:
             self._server.occurred.add(Occurrence.TIED_RULES)
-        # Another client may have deleted a pod after its task was completed. Its finish time is unknown then.
+        # Another client may have deleted a pod after its task was completed. The pod's finish time is unknown then.
         if not any(self._is_pod_removed(task) for rule in tied for task in rule[2]):
             return {(first[1], first[0][3])}
         return {
@@ -227,7 +229,7 @@ class StatusInvariants:
         return uid is not None and (pod is None or pod.is_deleting)
 
 
-def _was_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
+def _was_attempt_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
     if old is None:
         return False
     return any(
@@ -239,8 +241,8 @@ def _was_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
     )
 
 
-def _was_task_over(old: FrameworkStatus | None, task: TaskStatus) -> bool:
-    """Return whether the task was completed before, perhaps by an earlier policy."""
+def _was_task_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
+    """Return whether the task was completed before, perhaps under an earlier policy."""
     return old is not None and any(
         before.instance_uid == task.instance_uid and before.state is State.COMPLETED
         for role in old.attempt_status.roles
@@ -249,7 +251,7 @@ def _was_task_over(old: FrameworkStatus | None, task: TaskStatus) -> bool:
 
 
 def _ended_tasks(role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
-    """Return the tasks of a role that failed or succeeded by themselves."""
+    """Return the failed or succeeded tasks of a role, without those that the end of the job or a scale-down ended."""
     return [
         task
         for task in role.task_statuses
@@ -262,7 +264,7 @@ def _ended_tasks(role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
 
 
 def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
-    """Return how many tasks of each role failed and succeeded by themselves."""
+    """Return how many tasks of each role failed and succeeded, as in `_ended_tasks`."""
     return {
         role.name: (len(_ended_tasks(role, is_failed=True)), len(_ended_tasks(role, is_failed=False)))
         for role in status.attempt_status.roles
@@ -271,7 +273,7 @@ def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
 
 def _last_tasks(framework: Framework, new: FrameworkStatus) -> set[tuple[str, int]]:
     """Return the tasks that completed last, one of which is the trigger if no rule was met (statement 32). Require that
-    all tasks have completed."""
+    the attempt succeeded and all tasks have completed."""
     completion = new.attempt_status.completion_status
     is_success = completion is not None and completion.code == CompletionCode.SUCCEEDED
     wanted = sum(role.task_number for role in framework.spec.task_roles)
@@ -376,7 +378,7 @@ def _ended_with_retry_left(
         for task in role.task_statuses
         if task.state is State.COMPLETED
         and not task.deletion_pending
-        and not _was_task_over(old, task)
+        and not _was_task_completed(old, task)
         and _has_retry_left(policy, task.attempt_status.completion_status, task.retry_policy_status)
     ]
 
@@ -417,7 +419,7 @@ def _has_retry_left(
 def _check_delay(
     framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus, now: datetime
 ) -> None:
-    """Require that a scheduled retry happens, and not before the stored delay is over (statements 27, 28).
+    """Require that a scheduled retry of the Framework happens, but not before the delay is over (statements 27, 28).
 
     Stop and an active deadline may shorten the delay.
     """

@@ -23,7 +23,7 @@ class VirtualClock:
         return (self._timeline.now - self._start).total_seconds() * self._rate
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock. The monotonic clock does not change."""
+        """Move the wall clock by `seconds`. The monotonic clock does not change."""
         self._ahead += timedelta(seconds=seconds)
 
     def time_of(self, monotonic: float) -> datetime:

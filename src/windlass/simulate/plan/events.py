@@ -1,6 +1,6 @@
 """Convert one pass of the controller, given as two statuses and the reasons of the changes, into events.
 
-States of pending requests are omitted, because requests take no time in a plan.
+A mere change to a state in which an object is being created or deleted is not an event.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True):
     tasks: tuple[int, ...]
     """Indexes of the tasks; none for an event of the job."""
     state: str
-    """The new state of the job or the tasks; empty if unchanged."""
+    """The state of the job or the tasks after the event; empty for an event of a pod, e.g. an injected fault."""
     what: str
 
     @property

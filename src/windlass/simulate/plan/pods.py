@@ -28,7 +28,7 @@ BARRIER_TIMEOUT_SEC = 600.0
 """Default time for which the barrier of a pod waits for the other pods."""
 BARRIER_TIMEOUT_CODE = int(CompletionCode.CONTAINER_TRANSIENT_CONFLICT_FAILED)
 MAX_SECONDS = 100 * 365 * 86400.0
-"""Later events are ignored, because the range of `datetime` is limited."""
+"""Events with a longer delay are ignored, because the range of `datetime` is limited."""
 ALWAYS, ON_FAILURE = "Always", "OnFailure"
 INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 300.0
 """Seconds before a container restarts, from its second restart on, as in kubelets."""
@@ -67,7 +67,10 @@ class TaskBehavior(msgspec.Struct, frozen=True):
 
 
 def is_server_or_observer(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
-    """Whether the role is a parameter server or an observer by its name, and the job does not wait for its success."""
+    """Whether the role is a parameter server or an observer by its name, and the job does not wait for its success.
+
+    With a runtime other than TensorFlow, no role is a parameter server.
+    """
     is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
     return not is_awaited and (is_parameter_server or role.name in role_names.NON_MEMBERS)

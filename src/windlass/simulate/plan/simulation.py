@@ -1,6 +1,6 @@
 """Simulate one job with chosen faults on a virtual clock, and return its events and outcome.
 
-The controller's own queue, cache, executor and decisions run here, as in the Simulation. Nothing is random, requests
+The controller's own queue, cache, executor and decisions run here, as in the Simulation. The seed is fixed, requests
 take no time and only the chosen faults happen, so the same job and faults give the same plan.
 """
 
@@ -137,14 +137,17 @@ class _PlanRun:
         return is_completed or self._is_over_limit
 
     def _next_key(self, until: float) -> FrameworkKey | None:
-        """Advance the time until a key is due. Return None if none is due before `until`."""
+        """Advance the time until a key is due. Return None if none is due by `until`."""
         while (key := self._queue.take(self._clock.monotonic())) is None:
             if not self._advance(until):
                 return None
         return key
 
     def _advance(self, until: float) -> bool:
-        """Advance to the next callback or timer and run its callbacks. Return False if none is due before `until`."""
+        """Advance to the next callback or timer, and run all callbacks of that time.
+
+        Return False if none is due by `until`.
+        """
         next_time, timer = self._timeline.next_time(), self._queue.next_time()
         due = None if timer is None else self._clock.time_of(timer)
         if due is not None and (next_time is None or due < next_time):
