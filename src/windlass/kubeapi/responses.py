@@ -26,7 +26,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def objects(self) -> list[msgspec.Raw]:
-        """Return the items, which are null if the list is a nil slice in Go."""
+        """Return the items; Go encodes a nil slice as null."""
         return self.items or []
 
 

@@ -1,4 +1,4 @@
-"""Validation (`apimachinery/pkg/api/validation`), generation and changes of metadata, without I/O."""
+"""Validation (`apimachinery/pkg/api/validation`) and changes of metadata, and generated names, without I/O."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any

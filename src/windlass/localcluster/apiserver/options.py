@@ -1,4 +1,4 @@
-"""Options of writes and deletions, from the query or the body of a request."""
+"""Options of writes and deletions, from the query or the body of a request, and parsers of query parameters."""
 
 import re
 from collections.abc import Mapping

@@ -32,7 +32,7 @@ _FORBIDDEN_IN_VALUE_VALIDATION = {
     ),
     **dict.fromkeys(("nullable", _PRESERVES, _EMBEDDED, _INT_OR_STRING), "must be false to be structural"),
 }
-"""Keys that a schema below `allOf`, `anyOf`, `oneOf` or `not` cannot have."""
+"""Keys that a schema below `allOf`, `anyOf`, `oneOf` or `not` cannot have, with the error messages."""
 
 _UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
 """Keys whose errors make further checks impossible."""

@@ -167,7 +167,7 @@ def _status_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
-    """Check that a deadline is neither removed nor extended."""
+    """Check that a deadline is valid, and neither removed nor extended."""
     field = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:

@@ -57,7 +57,7 @@ class ConfigMapStrategy(Strategy):
         yield from _data_key_errors(binary, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + _decoded_size(binary)
         if size > _MAX_DATA_BYTES:
-            # Kubernetes reports the empty path for an object that is too large.
+            # Kubernetes reports the empty path for a ConfigMap that is too large.
             yield api_errors.too_long("[]", _MAX_DATA_BYTES)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:

@@ -19,7 +19,7 @@ _DURATION_UNITS = (
 def human_duration(elapsed: timedelta) -> str:
     """Return a duration in one or two units, as Kubernetes prints it: `5s`, `3m12s`, `2d3h`."""
     seconds = int(elapsed.total_seconds())
-    # A time that is one second in the future (clock skew) is shown as 0s.
+    # A time less than two seconds in the future (clock skew) is shown as 0s.
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
@@ -38,7 +38,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """Return the time since a timestamp."""
+    """Return the time since a timestamp; `<unknown>` without one."""
     if not timestamp:
         return "<unknown>"
     then = parse_time(timestamp)
