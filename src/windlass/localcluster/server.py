@@ -46,7 +46,7 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class CannotListenError(Exception):
-    """The server cannot listen on an address. The message contains the cause and a remedy."""
+    """The server cannot listen on an address. The message contains the cause."""
 
 
 class ApiServer:
@@ -89,7 +89,7 @@ class ApiServer:
         self.volumes = VolumeController(self.lifecycle, data / "volumes")
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, socket_path: Path | None = None) -> None:
-        """Listen on a port (any free one by default) and optionally on a unix socket."""
+        """Listen on a port (any free one by default) and optionally on a unix socket, and start garbage collection."""
         if host not in credentials.LOOPBACK:
             raise CannotListenError(
                 f"cannot listen on {host}: it is not a loopback address. Use 127.0.0.1 or ::1."

@@ -54,7 +54,7 @@ class SpawnerClient:
             raise CannotSpawnError(f"cannot start the spawner process: {error}") from error
 
     async def ready(self) -> messages.Ready:
-        """Wait until the spawner is ready, and return the isolation that it provides."""
+        """Start the spawner if necessary, wait until it is ready, and return the isolation that it provides."""
         if self._ready is None:
             await self.begin()
         ready = self._ready
@@ -126,7 +126,7 @@ class SpawnerClient:
             self._ready.exception()
         self._ready = None
         if not self._is_stopped:
-            logger.warning("the spawner process was killed; it is restarted with the next pod")
+            logger.warning("the spawner process has ended; it is restarted with the next pod")
         if self._launched is not None:
             self._launched.process.poll()
 

@@ -61,7 +61,7 @@ class RemoteProcess:
         if stdin is None:
             return
         if self._terminal is not None:
-            # A terminal has one descriptor for both directions: the end of input is a character.
+            # Closing the descriptor would not end the input: the end of a terminal's input is a character.
             with contextlib.suppress(OSError):
                 os.write(stdin, b"\x04")
             return

@@ -46,7 +46,7 @@ class SupervisorClient:
         self._has_ended = asyncio.Event()
 
     async def hello(self, seconds: float) -> messages.Hello:
-        """Wait for the first message. Kills a supervisor that does not respond, and raises SandboxCallError."""
+        """Wait for the first message. After a timeout, kill the supervisor. Raises SandboxCallError if none arrives."""
         try:
             # Unlike wait_for, this propagates a cancellation that arrives together with the result.
             async with asyncio.timeout(seconds):

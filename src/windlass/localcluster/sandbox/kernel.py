@@ -1,7 +1,7 @@
 """Linux system calls that Python 3.11 does not provide: namespaces, mounts, capabilities, and process attributes.
 
 The module can be imported on any system; a call that the system does not have fails with ENOSYS. The message of an
-OSError contains the call and its arguments.
+OSError names the call.
 """
 
 import ctypes

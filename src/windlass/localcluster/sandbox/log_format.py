@@ -89,7 +89,7 @@ def encoded_end(rest: bytes, stream: str, at: int) -> bytes:
 
 
 def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
-    """Encode complete lines, none of which exceeds the maximum length."""
+    """Encode complete lines, none of which exceeds the maximum length. A line end `\\r\\n` becomes `\\n`."""
     if not lines:
         return b""
     header = _header(stream, at, "F")
@@ -102,7 +102,7 @@ def _header(stream: str, at: int, tag: str) -> bytes:
 
 
 def output_bytes(lines: bytes) -> int:
-    """Return the number of bytes of output in complete log lines."""
+    """Return the number of bytes of output in complete log lines, including a newline for each log line."""
     return len(lines) - HEADER_BYTES * lines.count(b"\n")
 
 

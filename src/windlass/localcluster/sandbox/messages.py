@@ -80,7 +80,7 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     working_directory: str
     mounts: tuple[Mount, ...]
     log: str
-    # Directory of a local image, whose files appear at the same paths in the container; "" for other images.
+    # Directory of a local image, whose content appears below / in the container; "" for other images.
     image: str = ""
     user: User = User()
     limits: Limits = Limits()
@@ -111,7 +111,7 @@ class Listen(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Start a container. Reports: Started or NotStarted, later Ended."""
+    """Start a container. Reports: Started and later Ended; only NotStarted or Ended if it did not start."""
 
     container: ContainerPlan
 
@@ -177,7 +177,9 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, rename={"has_namespaces": "isolates"}):
-    """The first message of a spawner: the isolation that it provides; `notes` are the reasons for missing isolation.
+    """The first message of a spawner: the isolation that it provides.
+
+    `notes` are the reasons for missing isolation or a missing uplink.
 
     With a pod network, the message has descriptors of the user namespace and of the bridge's network namespace (the
     hub), which the next spawner joins.
@@ -226,7 +228,7 @@ class Started(
 
 
 class NotStarted(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID | {"is_command_error": "is_command"}):
-    """The process could not be started. `is_command_error`: the command or working directory is invalid."""
+    """The process could not be started. `is_command_error`: the container was set up, but could not run its command."""
 
     run_id: str
     message: str

@@ -56,10 +56,10 @@ def choose(pod_info: PodInfo, nodes: Sequence[NodeInfo], blocking_reason: str = 
 
 
 def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
-    """Return the node with the highest score, as kube-scheduler computes it; the first by name if several are equal.
+    """Return the node with the highest score; the first by name if several are equal.
 
-    The score counts PreferNoSchedule taints, preferred node affinity and the CPU and memory that stay free. Image
-    locality and balanced allocation make no difference on one machine.
+    As in kube-scheduler, PreferNoSchedule taints, preferred node affinity and the CPU and memory that stay free count.
+    Its other criteria, e.g. balanced allocation, are not used.
     """
     if len(node_infos) == 1:
         return node_infos[0]
@@ -110,7 +110,10 @@ def needs_scheduling(pod: Json) -> bool:
 
 
 def equivalence_key(pod_info: PodInfo) -> bytes:
-    """Return the fields of a pod that a decision depends on: pods with equal keys are scheduled alike."""
+    """Return the fields of a pod that a decision depends on, except its claims.
+
+    Pods with equal keys and equal claims are scheduled alike.
+    """
     return msgspec.json.encode([[pod_info.spec.get(key) for key in _SCHEDULING_FIELDS], pod_info.requests])
 
 

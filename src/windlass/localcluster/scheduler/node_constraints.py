@@ -31,7 +31,7 @@ def required_terms(spec: Json) -> list[Item] | None:
 
 
 def required_names(spec: Json) -> frozenset[str] | None:
-    """Return the nodes that the required terms name; None if there are no terms or one of them names no node."""
+    """Return the node names that the required terms allow; None if there are no terms or one of them lists no names."""
     terms = required_terms(spec)
     if not terms:
         return None

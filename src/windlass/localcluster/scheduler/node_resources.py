@@ -38,7 +38,7 @@ class PodRequests(msgspec.Struct, frozen=True):
     """The resources that a pod takes from a node."""
 
     amounts: Amounts
-    # The amounts with assumed requests: used to compare nodes, never to reject one.
+    # CPU and memory with assumed requests: used to compare nodes, never to reject one.
     nonzero: Amounts
     ports: tuple[HostPort, ...]
     priority: int

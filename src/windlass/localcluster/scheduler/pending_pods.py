@@ -1,13 +1,13 @@
 """The pods that wait for a node, in groups of pods that are scheduled alike. Nothing here reads or writes objects.
 
-A group has the pods of one owner for which every decision is the same, so one decision per group is enough: if its
-oldest pod is unschedulable, all of them are. A change in the cluster therefore costs one decision per group, not one
-per pod.
+A group has the pods of one owner, or without an owner, for which every decision is the same, so one decision per group
+is enough: if its oldest pod is unschedulable, all of them are. A change in the cluster therefore costs one decision per
+group, not one per pod.
 
 Groups are tried by priority, then by the arrival of their oldest pod, as if pods were tried one by one. There is one
 exception, for a group with more pods than the whole cluster could run at once: after each of its pods that gets a node,
-other groups of the same priority are tried first. Otherwise a small job would wait for all pods of a large one. The
-pods of a group that fits are not interleaved with others: they may wait for each other.
+the groups of the same priority that fit are tried first. Otherwise a small job would wait for all pods of a large one.
+The pods of a group that fits are not interleaved with others: they may wait for each other.
 """
 
 import heapq
@@ -116,7 +116,7 @@ class PendingPods:
             self._unreported.pop(group.key, None)
 
     def drop(self, key: str) -> None:
-        """Remove a pod that cannot be written, and let its group continue with the next one."""
+        """Remove a pod after an error, and let its group continue with the next one."""
         group = self._group_of.get(key)
         self.remove(key)
         if group is not None:
@@ -129,7 +129,7 @@ class PendingPods:
             self.activate(group)
 
     def activate(self, group: PodGroup) -> None:
-        """Try the group, unless all of its pods were removed."""
+        """Mark the group to be tried, unless all of its pods were removed."""
         is_current = self._groups.get(group.key) is group
         if is_current and group.key not in self._active:
             self._active[group.key] = group
@@ -137,7 +137,7 @@ class PendingPods:
             heapq.heappush(self._heap, (-group.priority, order, next(self._serial), group))
 
     def take(self, capacity: Callable[[PodInfo], int]) -> PodGroup:
-        """Return the active group that is tried next. `capacity` returns how many such pods the cluster could run."""
+        """Deactivate and return the group to try next. `capacity` returns how many such pods the cluster could run."""
         yielding: list[tuple[int, int, int, PodGroup]] = []
         chosen: PodGroup | None = None
         while self._heap and chosen is None:

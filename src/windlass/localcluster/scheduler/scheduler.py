@@ -59,7 +59,10 @@ class Scheduler(ControlLoop):
         return self._pending.has_active or self._pending.has_unreported or self._must_retry_all
 
     def step(self) -> None:
-        """Try groups of pods until a pod gets a node or the maximum is reached. Then report one unschedulable pod."""
+        """Try groups of pods until a pod gets a node, an error occurs, or the maximum is reached.
+
+        Then report one unschedulable pod.
+        """
         if self._must_retry_all:
             self._must_retry_all = False
             self._pending.activate_all()
@@ -72,7 +75,7 @@ class Scheduler(ControlLoop):
             self._attempt(key, lambda pending: self._report_unschedulable(key, pending, message))
 
     def _schedule_next(self) -> bool:
-        """Try the oldest pod of the next group, and return whether something was written."""
+        """Try the oldest pod of the next group, and return whether it got a node or an error occurred."""
         group = self._pending.take(self._cache.capacity)
         key = group.oldest
 
@@ -89,7 +92,7 @@ class Scheduler(ControlLoop):
         return self._attempt(key, place)
 
     def _attempt(self, key: str, act: Callable[[PendingPod], bool]) -> bool:
-        """Call `act`, which returns whether it wrote something, and handle its errors."""
+        """Call `act` and handle its errors. Return its result (whether it wrote something), or True after an error."""
         pending = self._pending.get(key)
         if pending is None:
             return False
@@ -99,7 +102,7 @@ class Scheduler(ControlLoop):
             self._after_commit(error)
             return True
         except ApiError as error:
-            # The pod was deleted or got a node, and the change event is still to come.
+            # 404 or 409: the pod was deleted or got a node, and the change event is still to come.
             if error.code not in (404, 409):
                 logger.warning("cannot schedule pod %s: %s", key, error.message)
             self._pending.drop(key)

@@ -305,7 +305,7 @@ REFUSED = {
     ),
     "in a folder that cannot be read": (
         [Mount("/vol/data", "/root/x")],
-        ("mounting /vol/data at /root/x: cannot add anything to /root: cannot read it: Permission denied"),
+        ("mounting /vol/data at /root/x: cannot read /root: Permission denied"),
     ),
     "the whole root": (
         [Mount("/vol/data", "/")],

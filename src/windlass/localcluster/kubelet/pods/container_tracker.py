@@ -33,7 +33,7 @@ STATE_FILE = "state.json"
 
 class PodState(msgspec.Struct, frozen=True):
     record: PodRecord
-    # Container name → id of a run whose start was requested, but not reported yet.
+    # Container name → id of its starting run: saved before the start is requested, removed when it is reported.
     starting: dict[str, str] = {}
 
 
@@ -99,7 +99,7 @@ class ContainerTracker:
         return {*self.active_run_ids(), *(end.id for end in ends if end is not None)}
 
     def name_of(self, run_id: str) -> str | None:
-        """Return the name of the container that this run belongs to; None if the run has ended."""
+        """Return the name of the container of this run; None if the run is neither starting nor running."""
         for name, starting in self._starting.items():
             if starting == run_id:
                 return name
@@ -113,7 +113,7 @@ class ContainerTracker:
         self.record = msgspec.structs.replace(self.record, **fields)
 
     def set_health(self, name: str, *, has_started: bool, is_ready: bool) -> None:
-        """Record the result of a container's probes."""
+        """Record the results of a container's probes if it is running."""
         container = self.record.container(name)
         if container.is_running and (container.has_started, container.is_ready) != (has_started, is_ready):
             self.record = self.record.with_container(
@@ -141,7 +141,7 @@ class ContainerTracker:
         self.supervisor = supervisor
 
     async def adopt(self) -> bool:
-        """Connect to the supervisor that an earlier daemon started, and return whether it still runs."""
+        """Connect to the supervisor that an earlier daemon started, and return whether it still responds."""
         try:
             supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.on_supervisor_lost)
             hello = await supervisor.hello(_SECONDS_TO_ANSWER)
@@ -227,7 +227,8 @@ class ContainerTracker:
 
     def _record_end(self, name: str, report: messages.Ended) -> None:
         if name in self._starting:
-            # An earlier daemon received the report of the start, or the container was killed before it could start.
+            # No start was recorded: an earlier daemon or the supervisor ended too soon, or the container was killed
+            # before it could start.
             self._record_start(name, messages.Started(report.run_id, report.at))
         self._starts.pop(report.run_id, None)
         container = self.record.container(name)

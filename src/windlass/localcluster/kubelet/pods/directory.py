@@ -23,7 +23,7 @@ _OWNER_ONLY = 0o700
 
 
 class PodDirectory(msgspec.Struct, frozen=True):
-    """The directory of a pod, which is named after its UID."""
+    """The directory of a pod, named after the pod's UID."""
 
     path: Path
 
@@ -54,7 +54,7 @@ class PodDirectory(msgspec.Struct, frozen=True):
         return self.path / "containers" / run_id
 
     def run_ids(self) -> set[str]:
-        """Return the ids of all runs of the pod's containers."""
+        """Return the ids of the runs that have a directory."""
         folder = self.path / "containers"
         return {run.name for run in folder.iterdir()} if folder.is_dir() else set()
 
@@ -94,7 +94,7 @@ def make_run(folder: PodDirectory, run_id: str, container: str) -> None:
 
 
 def remove_old_logs(folder: PodDirectory, container: str, oldest: int) -> None:
-    """Delete the logs with a restart count below `oldest`. After an error, the rest is deleted with the pod."""
+    """Delete the logs with a restart count below `oldest`. After an error, the rest is kept."""
     with contextlib.suppress(OSError):
         for path in folder.logs(container).iterdir():
             number = path.name.partition(".")[0]
@@ -119,7 +119,10 @@ def write_hosts(
 def write_resolv_conf(
     folder: PodDirectory, pod: Json, node_resolv_conf: str, nameservers: Sequence[str] = ()
 ) -> None:
-    """Write /etc/resolv.conf. `nameservers` replace those on the machine's loopback, which pods cannot reach."""
+    """Write /etc/resolv.conf.
+
+    `nameservers` replace those on the machine's loopback, which isolated pods cannot reach.
+    """
     text = (
         network_files.with_reachable_nameservers(node_resolv_conf, nameservers)
         if nameservers
@@ -150,7 +153,7 @@ def _write(path: Path, text: str) -> bool:
 
 
 def low_free_bytes(folder: Path) -> int | None:
-    """Return the free bytes of the directory's disk if they are below the threshold, otherwise None."""
+    """Return the free bytes of the directory's disk if they are below MIN_FREE_BYTES, otherwise None."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -164,8 +167,8 @@ def low_free_bytes(folder: Path) -> int | None:
 def remove(top: Path) -> None:
     """Delete a directory. Raises OSError; another call then continues where this one stopped.
 
-    A nested subdirectory is moved to the top before it is emptied, so that no path is too long, and that a mounted
-    directory, which cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.
+    Each directory below a subdirectory is moved to the top before it is emptied, so that no path is too long. If it is
+    mounted, it cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
     """
     if not top.is_dir():
         return

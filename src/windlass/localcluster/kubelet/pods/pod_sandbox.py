@@ -86,7 +86,7 @@ class PodSandbox:
         self._spawner = spawner
         self._addresses = PodAddresses()
         self._volumes: PodVolumes | None = None
-        # The content of /etc/hosts that may change.
+        # The entries and addresses with which /etc/hosts was last written.
         self._written_hosts: tuple[tuple[Entry, ...], PodAddresses] | None = None
 
     # Addresses
@@ -129,7 +129,7 @@ class PodSandbox:
         return self._volumes
 
     def refresh_volumes(self, pod: Json) -> None:
-        """Rewrite volume files whose ConfigMap, Secret, label or annotation changed. Files of a deleted object stay."""
+        """Rewrite volumes whose ConfigMap, Secret, label or annotation changed, unless a required object is missing."""
         if self._volumes is not None:
             with contextlib.suppress(SetupError):
                 setup.refresh(self._volume_context(pod))
@@ -149,7 +149,7 @@ class PodSandbox:
         )
 
     def refresh_hosts(self, pod: Json) -> None:
-        """Write /etc/hosts, unless nothing has changed that it depends on: every change of a pod leads to this call."""
+        """Write /etc/hosts if its input has changed: every change of a pod in the namespace leads to this call."""
         entries = self._objects.host_entries(pod)
         if self._written_hosts != (entries, self._addresses):
             directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)
@@ -161,8 +161,8 @@ class PodSandbox:
     # Containers
 
     def remove_old_runs(self, name: str, restart_count: int, kept_run_ids: set[str]) -> None:
-        """Delete the logs of the container's runs before the previous one, and the directories of all runs except
-        `kept_run_ids`."""
+        """Delete the logs of the container's runs before the previous one, and the directories of all runs of the pod
+        except `kept_run_ids`."""
         directory.remove_old_logs(self.folder, name, restart_count - 1)
         directory.remove_runs_except(self.folder, kept_run_ids)
 
@@ -186,7 +186,7 @@ class PodSandbox:
         )
 
     def image_id(self, pod: Json, name: str) -> str:
-        """Return the imageID for the status: the directory of a local image, empty for other images."""
+        """Return the imageID for the status: the existing directory of a local image, otherwise empty."""
         with contextlib.suppress(SetupError):
             return self._images.folder_of(specs.container(pod, name).get("image", ""))
         return ""
@@ -220,8 +220,8 @@ class PodSandbox:
     # Removal
 
     def remove(self) -> None:
-        """Delete the directory. In an ephemeral cluster the logs stay readable until the cluster stops, unless the disk
-        is full."""
+        """Delete the directory. In an ephemeral cluster with enough disk space, delete only volumes and runs: the logs
+        stay readable until the cluster stops."""
         directories = self._directories
         if not directories.is_ephemeral or directory.low_free_bytes(directories.path) is not None:
             directory.remove(self.folder.path)

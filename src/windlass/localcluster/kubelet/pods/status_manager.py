@@ -30,7 +30,7 @@ class StatusManager:
     def publish(self, pod: Json, record: PodRecord, now: datetime) -> Json:
         """Write the status that follows from the record, and return the pod as stored.
 
-        A pod of the same name with another UID is a different pod and stays unchanged.
+        A pod of the same name with another UID is a different pod: it stays unchanged, and `pod` is returned.
         """
         status, meta = statuses.pod_status(pod, record, now), pod["metadata"]
         if status == pod.get("status"):
@@ -44,7 +44,7 @@ class StatusManager:
         return found if found["metadata"]["uid"] == meta["uid"] else pod
 
     def delete(self, pod: Json) -> None:
-        """Delete a pod whose containers have ended. A finalizer may keep the object."""
+        """Delete a pod whose containers have ended, if it still exists. A finalizer may keep the object."""
         meta = pod["metadata"]
         options = DeleteOptions(grace_seconds=0, uid=meta["uid"])
         try:

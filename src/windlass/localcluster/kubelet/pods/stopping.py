@@ -64,9 +64,10 @@ class ContainerStopper:
         self._schedule = StopSchedule(time.monotonic)
 
     def stop(self, step: StopAll) -> float | None:
-        """Send the signals that are due, and return the seconds after which to call this again, if known.
+        """Send the signals that are due, and return the seconds after which to call this again.
 
-        The reason of the step is recorded and reported once. The supervisor is killed if SIGKILL has no effect.
+        The reason of the step is recorded and reported once. If SIGKILL has no effect, the supervisor is killed, and
+        the result is None.
         """
         containers, schedule = self._containers, self._schedule
         if step.reason and containers.record.ending is None:

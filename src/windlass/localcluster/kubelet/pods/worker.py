@@ -1,7 +1,7 @@
 """The worker of one pod: performs the steps that bring its containers to the desired state, and publishes the status.
 
-`lifecycle` decides the steps. All work is done in one task. It wakes up when the pod changes, its supervisor reports,
-a probe has a result, or a timer expires.
+`lifecycle` decides the steps. One task performs them. It wakes up when a timer expires, and e.g. when the pod changes,
+its supervisor reports, or a probe changes the health of a container.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class PodWorker:
         self.containers.changed.set()
 
     def on_deleted(self) -> None:
-        """The object was deleted from the API server: remove everything of the pod."""
+        """The object was deleted from the API server: remove the pod from this machine."""
         self._is_deleted = True
         self.containers.changed.set()
 
@@ -190,7 +190,7 @@ class PodWorker:
     # Starting
 
     async def _start(self, name: str) -> float | None:
-        """Start a container, or return the seconds to wait if that is not possible yet."""
+        """Start a container or record why that failed. If no sandbox can be created yet, return the seconds to wait."""
         if self.containers.supervisor is None:
             wait = max(self._retry_at, self._delayed_until) - time.monotonic()
             if wait > 0:
@@ -247,7 +247,7 @@ class PodWorker:
         self.containers.changed.set()
 
     async def shut_down(self) -> None:
-        """Stop the containers because the cluster stops. The pod is restarted with the cluster."""
+        """Stop the containers because the cluster stops. When it starts again, they are restarted as after any exit."""
         self._is_shutting_down = True
         self.containers.changed.set()
         await self._has_shut_down.wait()
@@ -274,7 +274,7 @@ class PodWorker:
             self._status_manager.delete(self.pod)
 
     async def _remove(self) -> None:
-        """Remove everything of the pod from this machine."""
+        """Remove the pod from this machine. In an ephemeral cluster its logs may stay."""
         self._monitor.stop_all()
         await self.containers.end_supervisor()
         self.sandbox.release_addresses()

@@ -17,13 +17,13 @@ from windlass.model.base import Json
 _MAX_BODY = 10 * 1024
 _MAX_HEADERS = 1000
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})(?: .*)?")
-# Characters of a path and query that are not escaped.
+# Characters of a path and query that are not escaped, besides those that `quote` never escapes.
 _SAFE = "/:?#[]@!$&'()*+,;=%~"
 _INVALID_IN_HEADER = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class NoResponseError(Exception):
-    """The request cannot be sent, or its response is missing or not HTTP."""
+    """The request cannot be sent, or its response is missing or not valid HTTP."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Perform the probes of a container when they are due.
 
-`schedule` interprets the results, a listener reacts to them. Messages are those of the kubelet and of Go's standard
-library, since people search for them.
+`schedule` interprets the results, a listener reacts to them. Where possible, messages are those of the kubelet and of
+Go's standard library, since people search for them.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class ProbeTarget(Protocol):
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
         """Run a command, and return its exit code and the first 10 KiB of its output.
 
-        Raises TimeoutError after killing the command, another OSError if it could not be started.
+        Raises TimeoutError after killing the command, another OSError if it could not be run.
         """
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -64,7 +64,7 @@ async def perform(spec: Json, container: Json, pod: Json, target: ProbeTarget) -
 
 
 async def _execute(action: Json, container: Json, target: ProbeTarget, seconds: float) -> Result:
-    # Only literal values of the container's env are expanded in a probe's command.
+    # As in the kubelet, a variable with `valueFrom` is expanded to an empty string in a probe's command.
     literals = {variable["name"]: variable.get("value") or "" for variable in container.get("env") or ()}
     argv = [expansion.expand(word, literals) for word in action.get("command") or ()]
     try:

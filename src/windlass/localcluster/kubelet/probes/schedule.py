@@ -159,7 +159,7 @@ def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
 
 
 def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """Return the kill of the last running container, which ends the pod. The probe's grace period does not apply."""
+    """Return the kill of a container with which the pod ends. The probe's grace period does not apply."""
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 
@@ -181,7 +181,7 @@ def event_message(kind: ProbeKind, outcome: Outcome, output: str) -> str | None:
 
 
 def http_result(status_code: int) -> tuple[Outcome, str]:
-    """Return the result of an HTTP probe. As in the kubelet, a redirect is a success."""
+    """Return the result of an HTTP probe. As in the kubelet, a redirect that is not followed is a success."""
     if 200 <= status_code < 400:
         return Outcome.SUCCESS, ""
     return Outcome.FAILURE, f"HTTP probe failed with statuscode: {status_code}"

@@ -18,7 +18,7 @@ _TOKEN_EXPIRATION_SECONDS = 3607
 
 
 def with_volume(pod: Json) -> Json:
-    """Return the pod with the service account volume; unchanged if automountServiceAccountToken is false."""
+    """Return the pod with the service account volume and its mounts, unless automountServiceAccountToken is false."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
         return pod

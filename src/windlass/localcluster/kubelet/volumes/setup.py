@@ -1,6 +1,6 @@
 """Set up the volumes of a pod: create directories, write files, and list what the supervisor must mount.
 
-`files` computes the content of volumes, `mounts` where containers mount them.
+`files` computes the content of volumes, `containers.plan` where containers mount them.
 """
 
 import os
@@ -69,7 +69,7 @@ _VolumeSource = str | MemoryFolder | NfsFolder
 
 
 def prepare(context: VolumeContext) -> PodVolumes:
-    """Create the volumes. Existing content stays, so that a running pod can be prepared again."""
+    """Create the volumes. A running pod can be prepared again: existing volumes stay, generated files are updated."""
     sources = {volume["name"]: _prepare_volume(volume, context) for volume in context.volumes}
     return PodVolumes(
         {name: source if isinstance(source, str) else source.path for name, source in sources.items()},
@@ -78,9 +78,10 @@ def prepare(context: VolumeContext) -> PodVolumes:
 
 
 def refresh(context: VolumeContext) -> bool:
-    """Rewrite files whose content has changed, and return whether there were any.
+    """Rewrite the volumes whose generated files have changed, and return whether there were any.
 
-    A volume with a missing source stays unchanged. The first error is raised after all volumes have been refreshed.
+    A volume that lacks a required source stays unchanged. The first error is raised after all volumes have been
+    refreshed.
     """
     is_changed, first_error = False, None
     for volume in filter(volume_files.has_generated_files, context.volumes):
@@ -186,7 +187,7 @@ def host_path_mode_to_create(volume: Json, mode_of: Callable[[str], int | None])
 
 
 def _type_mismatch(path: str, expected: str, mode: int | None) -> str:
-    """Return the message of the kubelet for a path that has another type."""
+    """Return the message of the kubelet for a path that is missing or has another type."""
     types = (name for name, (is_type, _) in _PATH_TYPES.items() if mode is not None and is_type(mode))
     found = next(types, None)
     if found:
@@ -262,7 +263,7 @@ def _nfs(volume: Json, context: VolumeContext) -> _VolumeSource:
 
 
 def _give_to_group(path: Path, group: int | None) -> None:
-    """Set the group of the directory, which everything that is created in it inherits."""
+    """Give the group full access to the directory. Everything that is created in it inherits the group."""
     if group is None:
         return
     os.chown(path, -1, group)

@@ -1,8 +1,8 @@
 """The pod network: a network namespace with a bridge (the hub), linked to the namespace of every pod by a veth pair.
 
 The spawner stays in the host network and holds a descriptor of the hub. The supervisor of a pod creates the pod's
-namespace and its link to the hub, except for a pod on the host network. The hub exists as long as the spawner
-or a supervisor holds a descriptor of it.
+namespace and its link to the hub, except for a pod on the host network. The hub exists as long as a process, e.g. a
+supervisor, holds a descriptor of it.
 """
 
 import os
@@ -47,7 +47,7 @@ class PodNetwork(msgspec.Struct, frozen=True):
 
     @property
     def nameservers(self) -> tuple[str, ...]:
-        """Nameservers for pods if the machine's nameserver is on its loopback, which pods cannot reach."""
+        """Nameservers for pods if the machine's nameserver is on its loopback, which isolated pods cannot reach."""
         return self.uplink.nameservers if self.uplink else ()
 
     def listen(self, port: int) -> socket.socket:
@@ -78,7 +78,7 @@ def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> PodNe
     """Create the pod network, or return why pods share the host network.
 
     The spawner must already be in its user namespace. `namespace` is the hub of an earlier spawner: its pods stay
-    isolated in any mode. Raises OSError if an isolated network is requested but not possible.
+    isolated in any mode. Raises OSError if the network must be isolated but cannot be.
     """
     if namespace is None and mode is Mode.SHARED:
         return Shared("requested")

@@ -1,9 +1,9 @@
 """The uplink of the pod network to other networks: pasta, slirp4netns or, for root, NAT through the host network.
 
 Each creates the interface `uplink` in the hub, the network namespace of the bridge between the pods. Packets that leave
-through it are masqueraded. Settings of the machine are not changed, and nothing remains when the spawner has ended:
-pasta and slirp4netns run in a PID namespace of a helper process, the NAT table belongs to a helper process, and the
-interface ends with the hub.
+through it are masqueraded. Settings of the machine are not changed, and nothing remains once the spawner and the hub
+have ended: pasta and slirp4netns run in a PID namespace of a helper process, the NAT table belongs to a helper process,
+and the interface ends with the hub.
 """
 
 import functools
@@ -130,7 +130,7 @@ def _retry(helper: helper_process.HelperProcess, deadline: float, attempt: Calla
         except OSError as error:
             if time.monotonic() > deadline:
                 raise OSError(error.errno or 0, f"no connection through it ({error})") from error
-    raise OSError(0, "it ended immediately")
+    raise OSError(0, "it has ended")
 
 
 def _try_connection(target: tuple[str, int]) -> None:
@@ -216,7 +216,7 @@ def _has_nameserver_on_loopback() -> bool:
 
 
 def _nameservers(resolv_conf: Path) -> tuple[str, ...]:
-    """Return the nameservers in a file; none if the file does not exist."""
+    """Return the nameservers in a file; none if the file cannot be read."""
     try:
         lines = resolv_conf.read_text().splitlines()
     except OSError:

@@ -68,9 +68,9 @@ def create_veth_pair(
     peer_hardware_address: bytes | None = None,
     bridge: int | None = None,
 ) -> None:
-    """Create a veth pair. The end in this namespace is up and, if `bridge` is given, attached to the bridge.
+    """Create a veth pair. The end `name` is up and, if `bridge` is given, attached to the bridge.
 
-    The peer is created in `peer_namespace`, and is down.
+    The end `peer` is created in `peer_namespace`, and is down.
     """
     body = _link_header(_UP) + netlink.text(_NAME, name)
     if bridge is not None:

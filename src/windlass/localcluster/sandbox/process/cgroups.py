@@ -2,8 +2,9 @@
 
 All cgroups of a cluster are in one directory `windlass-<cluster>` per hierarchy, which is removed with its last cgroup.
 The limits of the daemon's cgroup must also apply to this directory. With version 1, the directory is below the daemon's
-cgroup. With version 2, a cgroup with processes cannot have children with limits. The directory is therefore next to the
-daemon's cgroup, or below it after the daemon's processes have been moved to another child.
+cgroup. With version 2, a cgroup with processes, except the root, cannot have children with limits. The directory is
+therefore below an ancestor of the daemon's cgroup, or below that cgroup itself after its processes have been moved to
+another child.
 
 A limit that cannot be enforced is not an error: `Group.enforced` contains the limits that the kernel enforces. If
 the memory limit is not one of them, the supervisor polls the memory usage.
@@ -171,7 +172,7 @@ def find(
     mounts: Path = Path("/proc/self/mountinfo"),
     membership: Path = Path("/proc/self/cgroup"),
 ) -> Cgroups | None:
-    """Return the places for cgroups; None if no limit can be enforced. May move this process into a child cgroup."""
+    """Return the places for cgroups; None if no limit can be enforced. May move this cgroup's processes to a child."""
     own = _own_groups(_read(membership))
     found: list[Place] = []
     for mount in _mounts(_read(mounts)):

@@ -45,7 +45,7 @@ _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
 
 class CommandError(Exception):
-    """The command could not be run. The message is that of container runtimes."""
+    """The command could not be run. Most messages are those of container runtimes."""
 
 
 class Init:
@@ -261,7 +261,7 @@ class Init:
 
 
 def _exec(argv: Sequence[bytes], environment: dict[bytes, bytes]) -> NoReturn:
-    """Find the program in the container's PATH and execute it."""
+    """Execute a program. A name without a slash is searched in the container's PATH. Raises CommandError."""
     name = os.fsdecode(argv[0])
     if not name:
         candidates = []

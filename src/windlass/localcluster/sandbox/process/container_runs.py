@@ -31,7 +31,7 @@ _SIGKILL_EXIT_CODE = 137
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """The isolation that this machine allows, the same for all pods."""
+    """The isolation that the spawner provides, the same for all pods."""
 
     has_namespaces: bool
     cgroups: Cgroups | None = None

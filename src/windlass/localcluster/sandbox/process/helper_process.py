@@ -1,4 +1,4 @@
-"""Helper processes that hold resources, e.g. a network uplink, exactly as long as the spawner lives."""
+"""Helper processes that hold resources, e.g. a network uplink, at most as long as the spawner lives."""
 
 import os
 import select

@@ -21,7 +21,7 @@ Stream = Literal["stdout", "stderr"]
 MAX_BYTES = 10 * 1024 * 1024
 MAX_FILES = 5
 MAX_FIRST_FILES = 100
-"""Number of files in the first minute of a container, in which a reader that follows it from its start may be late."""
+"""Maximum number of files in the first minute of a run, when a reader that follows it from its start may be late."""
 _FIRST_NANOSECONDS = 60 * 10**9
 
 

@@ -86,7 +86,7 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """Return the total memory in bytes. With /proc, shared pages count proportionally."""
+    """Return the total memory in bytes. With /proc, shared pages count proportionally, or not at all if unreadable."""
     if not _HAS_PROC:
         listed = ",".join(map(str, pids))
         kilobytes = _ps("-o", "rss=", "-p", listed).split() if listed else []

@@ -1,8 +1,8 @@
 """`python -m windlass.localcluster.sandbox.process.spawner`: fork a supervisor for every pod.
 
 Forking a process that has loaded all modules takes a few milliseconds, a new interpreter a tenth of a second. The
-spawner holds the namespaces that all pods share: a user namespace if the user is not root, and the pod network. It ends
-with the daemon; supervisors may outlive it.
+spawner holds the namespaces that all pods share: a user namespace if it is needed, and the pod network. It ends with
+the daemon; supervisors may outlive it.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def _listening_in(folder: Path) -> socket.socket:
 def _isolate(
     cluster: str, level: str, mode: bridge.Mode, user_namespace: int | None, hub_namespace: int | None
 ) -> tuple[Isolation, PodNetwork | None, messages.Ready]:
-    """Set up the isolation that this machine allows. This process may enter another user namespace.
+    """Set up the isolation that the machine and the arguments allow. This process may enter another user namespace.
 
     `user_namespace` and `hub_namespace` are those of the pods of an earlier spawner, if there are any.
     """

@@ -39,7 +39,7 @@ _NFS_SECONDS = 60
 
 
 class CannotMountError(Exception):
-    """A volume cannot be mounted. The message names the volume, the cause and the remedy."""
+    """A volume cannot be mounted. The message names the source of the volume and the cause."""
 
 
 class Supervisor:
@@ -114,7 +114,7 @@ class Supervisor:
 
     def _accept(self, problem: str) -> None:
         connection, _ = self._listener.accept()
-        # There is only one daemon: an earlier one has ended.
+        # There is only one daemon: an earlier connection is obsolete.
         self._disconnect_daemon()
         self._daemon = Channel(connection, ToSupervisor)
         self._loop.add(connection.fileno(), self._on_message)

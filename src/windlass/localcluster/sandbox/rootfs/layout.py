@@ -1,10 +1,11 @@
 """The layout of a container's root: the files of the host, a local image over them, and the mounts.
 
-The root is a tmpfs into which the directories of the host are bind-mounted. Nothing is ever written to the host: where
-a path must appear that the host does not have, the directory around it is *opened*, i.e. created in the tmpfs with each
-of its entries bind-mounted. All other directories are bind-mounted as a whole.
+The root is a tmpfs into which the directories of the host are bind-mounted. Outside of volumes, nothing is written to
+the host: where a path must appear that the host does not have, the directory around it is *opened*, i.e. created in the
+tmpfs with each of its entries bind-mounted. All other directories are bind-mounted as a whole.
 
-This module only computes the operations. Their paths are those in the new root, with links resolved.
+This module only computes the operations. The paths that they create or mount on are those in the new root, with links
+resolved.
 """
 
 import collections
@@ -39,7 +40,7 @@ class Host(Protocol):
         """Return the kind of a path, following links."""
 
     def read_link(self, path: str) -> str:
-        """Return the target of a link; empty if it has vanished."""
+        """Return the target of a link; empty if it cannot be read."""
 
     def entries(self, folder: str) -> Iterable[tuple[str, Kind]]:
         """Return the entries of a directory. Raises OSError."""
@@ -66,7 +67,7 @@ class MakeLink(msgspec.Struct, frozen=True, tag=True):
 class Bind(msgspec.Struct, frozen=True, tag=True):
     """Bind-mount `source` of the host with its submounts on an existing path.
 
-    If the mount is not required and the host does not allow it, the path is removed instead.
+    If the mount is not required and `source` is not available, the path is removed instead.
     """
 
     source: str
@@ -343,7 +344,7 @@ class _Root:
         try:
             return sorted(self._host.entries(folder))
         except OSError as error:
-            raise LayoutError(f"cannot add anything to {folder}: cannot read it: {error.strerror}") from error
+            raise LayoutError(f"cannot read {folder}: {error.strerror}") from error
 
 
 def _join(folder: str, name: str) -> str:
