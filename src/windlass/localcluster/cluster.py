@@ -128,7 +128,7 @@ class LocalCluster:
         self._kubelet = await self._new_kubelet(server, spawner, ready)
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
-        # The kubelet has adopted the earlier pods. Until now, requests for logs failed with 503; clients retry.
+        # The kubelet has adopted the earlier pods. Until now, requests for streams failed with 503; clients retry.
         server.set_pod_runtime(self._kubelet)
         server.set_pod_meter(UsageCollector(self._kubelet.runs))
         self._exit_stack.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
@@ -165,8 +165,7 @@ class LocalCluster:
         return self._kubelet.end_containers(namespace, pod, uid, container, code)
 
     def delay_pods(self, seconds_of: Callable[[Json], float]) -> None:
-        """Delay the start of pods created from now on, like a slow image pull: `seconds_of` returns the delay of each
-        pod."""
+        """Delay the start of pods bound from now on, like a slow image pull. `seconds_of` returns a pod's delay."""
         self._faults.start_delay = seconds_of
 
     def _spawner_options(self) -> SpawnerOptions:
@@ -237,7 +236,10 @@ class LocalCluster:
 async def _api_server_address(
     server: ApiServer, spawner: SpawnerClient, ready: Ready
 ) -> Callable[[Json], tuple[str, int]]:
-    """Return a function that returns the address and port of the API server for a pod."""
+    """Return a function that returns the address and port at which a pod reaches the API server.
+
+    If pods have an isolated network, let the server listen at its gateway, too.
+    """
     url = urlsplit(server.url)
     outside = inside = (url.hostname or "127.0.0.1", url.port or 0)
     if ready.gateway:

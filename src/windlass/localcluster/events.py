@@ -3,7 +3,7 @@
 There are two styles. The older one counts repetitions of the same message; the kubelet and the workload controllers
 use it. The newer one has an action and a series whose message may change; the scheduler uses it. The name of an event
 contains a hash of its identity: the object, the reason and, in the older style, component, type, field path and
-message. A repeated event therefore updates the stored event, also after a restart.
+(except for combined events) message. A repeated event therefore updates the stored event, also after a restart.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 _EVENTS = "events"
 _MAX_NAME_LENGTH = 253
 _MAX_MESSAGE_BYTES = 1024
-# As in Kubernetes: if more than MAX_SIMILAR different messages with the same key arrive within _SIMILAR_WITHIN, the
-# further ones are combined into one event.
+# As in Kubernetes: if more than MAX_SIMILAR different messages with the same key arrive, each within _SIMILAR_WITHIN of
+# the previous one, the further ones are combined into one event.
 MAX_SIMILAR = 10
 _SIMILAR_WITHIN = timedelta(minutes=10)
 _MAX_EVENT_KEYS = 4096
@@ -63,7 +63,7 @@ class EventRecorder:
         self._put(event, lambda stored: _with_count(stored, event))
 
     def record_series(self, obj: Json, type_: str, reason: str, action: str, message: str) -> None:
-        """Record one event per reason: a pod that is unschedulable for a day has one event, with the last message."""
+        """Record one event per object and reason, with the last message, e.g. for a pod that stays unschedulable."""
         time = format_micro_time(self._lifecycle.clock())
         event = self._event(obj, type_, reason, message, (obj["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}

@@ -48,7 +48,7 @@ class Registry:
         self._index()
 
     def _index(self) -> None:
-        # If two kinds have the same name, the first one is found. A custom resource never replaces a built-in kind.
+        # Of two kinds with the same key, the first one is found: a custom resource never replaces a built-in kind.
         kinds = [*self._built_in, *itertools.chain.from_iterable(self._custom.values())][::-1]
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds if kind.is_served}
         self._by_kind = {(kind.api_version, kind.kind): kind for kind in kinds if kind.is_served}

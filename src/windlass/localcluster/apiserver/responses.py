@@ -44,7 +44,7 @@ def as_kind(kind: Kind, body: bytes) -> bytes:
     """Return a stored object in the API version of `kind`."""
     if not kind.is_custom:
         return body
-    # Usually only the version can differ, and apiVersion is the first field of every stored object.
+    # Unless the definition has changed, the stored object differs at most in apiVersion, which is its first field.
     opening = f'{{"apiVersion":"{kind.api_version}"'.encode()
     if not kind.reads_through_schema and body.startswith(opening):
         return body

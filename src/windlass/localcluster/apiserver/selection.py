@@ -1,4 +1,6 @@
-"""The objects that a list or watch selects. Only the parts of an object that the selectors need are decoded.
+"""The objects that a list or watch selects.
+
+An object is decoded completely only if a field selector needs more than its name and namespace.
 
 Label selectors are in `windlass.k8s`. Field selectors have the form `metadata.name=x,status.phase!=Running`, and their
 error messages are those of kube-apiserver.
@@ -57,7 +59,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 class SelectableObject:
-    """A stored object that is decoded at most once, by the first selection that needs it."""
+    """A stored object. Its metadata and its content are each decoded at most once, when a selection needs them."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -101,7 +103,7 @@ def parse(labels: str, fields: str, kind: Kind) -> Selection:
 
 def parse_fields(text: str, selectable: Collection[str], *, is_custom: bool = False) -> FieldSelector:
     """Parse a field selector. `selectable` lists the fields allowed besides metadata.name and metadata.namespace."""
-    # Kubernetes sorts the terms before it checks them, so the order decides which of several errors is reported.
+    # Kubernetes sorts the terms before it checks them. Which of several errors it reports depends on their order.
     terms = sorted(match[0] for match in _TERM.finditer(text))
     requirements = tuple(_field_requirement(term, text) for term in terms)
     for requirement in requirements:

@@ -1,7 +1,8 @@
-"""The strategy of a kind: the hooks that `lifecycle` calls (`rest.RESTCreateStrategy` and the like in Kubernetes).
+"""The strategy of a kind: settings, and hooks that `lifecycle` calls (`rest.RESTCreateStrategy` etc. in Kubernetes).
 
-`Strategy` itself is the strategy of kinds without special rules. Objects are plain dictionaries that have been
-type-checked, pruned and defaulted before a hook is called. A hook changes `new` in place and never changes `old`.
+`Strategy` itself is the strategy of kinds without special rules. Objects are plain dictionaries. Before a hook is
+called, they have been pruned, given their constant defaults and, for built-in kinds, type-checked. A hook changes `new`
+in place and never changes `old`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,15 +48,15 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
 class Strategy:
     """The default hooks and settings."""
 
-    # Whether metadata.generation counts changes of the spec.
+    # Whether metadata.generation counts changes of all fields but metadata and status.
     has_generation = False
     # Spec fields whose changes do not increase the generation.
     fields_without_generation: tuple[str, ...] = ()
-    # Whether a change of annotations increases the generation.
+    # Whether a change of annotations increases the generation, too.
     annotations_change_generation = False
-    # Fields that only an update through /status changes.
+    # Fields that clients can change through /status only, if the kind has that subresource.
     status_fields: tuple[str, ...] = ("status",)
-    # Whether an update through /status can change labels and annotations.
+    # Whether an update through /status can change labels, annotations and finalizers.
     status_updates_labels = True
     # Whether an update may omit the resourceVersion.
     allows_unconditional_update = True
@@ -65,7 +66,7 @@ class Strategy:
     keeps_status_on_create = False
     # Whether a deletion sets neither deletionGracePeriodSeconds nor a new generation.
     omits_grace_period_on_delete = False
-    # Whether a deleted object stays for a grace period.
+    # Whether a deleted object can stay for a grace period.
     is_graceful = False
     # Whether the response to a delete is the object rather than a Status.
     returns_deleted_object = False
@@ -78,7 +79,7 @@ class Strategy:
         """Fill in defaults that depend on other fields, before `prepare_create` or `prepare_update` is called."""
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
-        """Set the fields that the server controls. A status sent by the client has already been removed."""
+        """Set the fields that the server controls. The status has been removed before, unless clients may set it."""
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         """Set the fields that the server controls, and copy from `old` the immutable fields that a client may omit."""
@@ -87,7 +88,7 @@ class Strategy:
         """Set the fields that the server controls in an update through /status."""
 
     def validate(self, new: Object) -> Iterable[FieldError]:
-        """Return the errors of a new or updated object, besides those of types and metadata."""
+        """Return the errors of a new or updated object, besides those of its schema and metadata."""
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:

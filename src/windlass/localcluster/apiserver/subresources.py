@@ -1,4 +1,4 @@
-"""Subresources other than status: scale, binding, eviction, and the streams of a pod."""
+"""Subresources other than status and finalize: scale, binding, eviction, and the streams of a pod."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,6 +1,6 @@
 """Watches: the changes of one kind after a resourceVersion, as lines of JSON.
 
-Events are sent after their change is committed, in the order of resourceVersions. An event is encoded once for all
+Events are sent after their change is committed, in the order of resourceVersions. A new event is encoded once for all
 watches with the same encoding. If many watches have events, only some of them write in each iteration of the event
 loop: other requests are served in between, and the events that a watch receives until its turn share one write.
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
 # The approximate maximum size of a single write to the connection.
 _WRITE_BYTES = 256 * 1024
-# The number of streams that are woken in one iteration of the event loop.
+# The maximum number of streams that `_wake_next` wakes in one iteration of the event loop.
 WAKE_LIMIT = 64
 # The time limit of a single write, for clients that do not read.
 WRITE_TIMEOUT_SECONDS = 30.0
@@ -107,7 +107,7 @@ class WatchStream:
 
     def __init__(self, watch: Watch, encoder: EventEncoder, version: int) -> None:
         self._watch = watch
-        # The initial events include all changes up to this version.
+        # `add_event` ignores changes up to this version: they are among the initial events or were not requested.
         self._initial_version = max(version, watch.since or 0)
         self._encoder = encoder
         self._is_first_event = True

@@ -32,7 +32,7 @@ class GarbageCollector(QueueController):
     def __init__(self, lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle.store)
         self._lifecycle = lifecycle
-        # UIDs of owners and namespaces whose dependents or contents have already been marked for deletion.
+        # UIDs of owners and namespaces whose dependents or contents have already been processed.
         self._processed: set[str] = set()
         # Namespaces and definitions that wait for the deletion of their last object.
         self._terminating: set[ObjectRef] = set()
@@ -140,7 +140,7 @@ class GarbageCollector(QueueController):
                 yield kind, bodies.decode_stored(body)
 
     def _collect(self, kind: Kind, obj: Object) -> None:
-        """Delete an object without remaining owners; otherwise remove its references to absent or waiting owners."""
+        """Delete an object if all its owners are absent or waiting; otherwise remove its references to such owners."""
         meta = obj["metadata"]
         references = decode_owners(bodies.encode(obj)).metadata.owner_references
         states = {one.uid: self._owner_state(one, meta.get("namespace", "")) for one in references}
@@ -159,7 +159,8 @@ class GarbageCollector(QueueController):
         """Return the propagation policy for an object whose owner waits for the object's deletion.
 
         If the object has dependents, the policy is Foreground, so that they are deleted first. But if one of them also
-        waits, there may be a cycle: then the policy depends on the object's finalizers, so that no deletion blocks.
+        waits, there may be a cycle: so that no deletion blocks, the policy then depends on the object's finalizers, as
+        without dependents.
         """
         waiting = [_is_waiting(dependent["metadata"]) for _, dependent in self._dependents(meta["uid"])]
         return "Foreground" if waiting and not any(waiting) else _propagation_of(meta)
@@ -168,7 +169,7 @@ class GarbageCollector(QueueController):
         """Return the state of an owner: "exists", "absent", or "waits" for the deletion of its dependents."""
         ref = self._owner_ref(reference, namespace)
         if ref is None:
-            # The kind is unknown, so the owner may exist.
+            # The owner cannot be looked up, so it may exist.
             return "exists"
         body = self._store.get(*ref)
         meta = bodies.decode_stored(body)["metadata"] if body is not None else {}
@@ -177,7 +178,7 @@ class GarbageCollector(QueueController):
         return "waits" if _is_waiting(meta) else "exists"
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
-        """Return the resource and key of an owner, which is cluster-scoped or in the namespace; None if unknown."""
+        """Return the resource and key of an owner; None if its kind is unknown, or namespaced without a namespace."""
         kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None

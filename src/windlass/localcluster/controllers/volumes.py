@@ -1,7 +1,7 @@
 """PersistentVolumeClaims on one machine: each claim has a folder below the data directory, from binding to deletion.
 
-A claim with a storage class other than `local` stays pending. A deleted claim stays while a pod uses it. The folder is
-deleted with the claim.
+A claim with a storage class other than `local` stays pending. A deleted claim stays while an unfinished pod uses it.
+The folder is deleted with the claim.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _RETRY_SECONDS = 1.0
 
 
 class VolumeController:
-    """Binds claims to folders and removes the protection finalizer of deleted claims that no pod uses."""
+    """Binds claims to folders and removes the protection finalizer of deleted claims that no unfinished pod uses."""
 
     def __init__(self, lifecycle: Lifecycle, folder: Path) -> None:
         self._lifecycle = lifecycle
@@ -41,7 +41,7 @@ class VolumeController:
             self._reconcile(bodies.decode_stored(body))
 
     def folder_of(self, claim: Object) -> Path:
-        # The folder is named after the UID, because an object name can be too long for a file name.
+        # The folder is named after the UID: namespace and name together can be too long for a file name.
         return self._folder / str(claim["metadata"]["uid"])
 
     def _on_change(self, change: Change) -> None:
@@ -117,7 +117,7 @@ class VolumeController:
             self._reconcile(bodies.decode_stored(body))
 
     def _stored(self, claim: Object) -> bytes | None:
-        """Return the stored claim; None if it has been deleted."""
+        """Return the stored claim with that name; None if there is none."""
         return self._store.get(_CLAIMS, object_key(claim["metadata"]["namespace"], claim["metadata"]["name"]))
 
     def _remove_folder(self, claim: Object) -> None:
@@ -129,7 +129,7 @@ class VolumeController:
             _remove_in_background(renamed)
 
     def _remove_orphaned_folders(self) -> None:
-        """Delete the folders of claims that no longer exist, which remain if the server is killed."""
+        """Delete the folders of deleted claims. Such folders remain if the server is killed."""
         if not self._folder.is_dir():
             return
         uids = {bodies.decode_stored(body)["metadata"]["uid"] for body in self._store.all(_CLAIMS)}

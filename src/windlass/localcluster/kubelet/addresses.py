@@ -1,7 +1,7 @@
 """IP addresses of pods.
 
-An address belongs to the name of a pod, so that a retried task has the address that its peers already know. It is
-derived from a hash of the name, so that a restarted daemon assigns the same address.
+An address belongs to the namespace and name of a pod, so that a retried task has the address that its peers already
+know. It is derived from a hash of both, so that a restarted daemon assigns the same address unless it is in use.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from windlass.localcluster.sandbox.messages import Link, Ready
 from windlass.model.base import Json
 
 LOOPBACK = "127.0.0.1"
-# Number of reserved addresses: the network address and the gateway of the pods.
+# Number of reserved addresses at the start of the network: the network address and the gateway of the pods.
 _RESERVED = 2
 # Last bytes of addresses that people and programs often mistake for network or broadcast addresses.
 _AVOIDED_ENDINGS = (0, 255)
@@ -31,7 +31,7 @@ class PodAddresses(NamedTuple):
 
 
 class PodNetwork:
-    """The addresses of this node's pods, in a network of their own or in the network of the machine."""
+    """The addresses of the pods, in a network of their own or in the network of the machine."""
 
     def __init__(self, ready: Ready, host_address: str, data: PurePath) -> None:
         self.nameservers = ready.nameservers
@@ -45,7 +45,7 @@ class PodNetwork:
         )
 
     def allocate(self, pod: Json) -> PodAddresses:
-        """Return the addresses of a pod. A later pod of the same name gets the same ones."""
+        """Return the addresses of a pod. A later pod of the same name gets the same ones if they are free."""
         meta, host = pod["metadata"], self._host_address
         is_on_host = pod["spec"].get("hostNetwork")
         pod_address = (

@@ -1,7 +1,7 @@
 """Watch directories for changes of their files by other processes.
 
-On Linux this uses inotify (through ctypes). On other systems, if no inotify instance is available, or while the
-directory does not exist, waiting tasks are woken five times a second.
+On Linux this uses inotify (through ctypes). On other systems, and while inotify cannot watch the directory
+(e.g. because it does not exist), waiting tasks are woken five times a second.
 """
 
 import asyncio

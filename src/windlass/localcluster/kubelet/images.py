@@ -1,4 +1,4 @@
-"""Local images: image names bound to directories whose files appear at the same paths in a container.
+"""Local images: image names bound to directories. A container sees the files of a directory over those of the machine.
 
 The bindings are in one file, which other processes may change: it is read again when it has changed, and replaced
 atomically.
@@ -45,7 +45,7 @@ FILE = "images.json"
 
 
 class Images:
-    """The bindings in a file. An unreadable file raises ValueError."""
+    """The bindings in a file. If it is unreadable, methods raise ValueError, `folder_of` raises SetupError."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -82,7 +82,7 @@ class Images:
         self._change(removed)
 
     def folder_of(self, image: str) -> str:
-        """Return the directory of a local image, empty for other images. Raise SetupError if it does not exist."""
+        """Return the directory of a local image, empty for other images. Raise SetupError if the directory is gone."""
         try:
             key = normalised(image)
         except ValueError:

@@ -42,7 +42,7 @@ _PODS = "pods"
 _VOLUME_SOURCES = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
 # Resources whose objects have names in /etc/hosts.
 _RESOURCES_IN_HOSTS = frozenset({_PODS, "services"})
-# The delay of a refresh: if many pods change together, their files are written only once.
+# The delay of a refresh: if many objects change together, the files that depend on them are written only once.
 _REFRESH_DELAY_SECONDS = 0.02
 _BLOCK_BYTES = 512
 
@@ -188,7 +188,7 @@ class Kubelet:
     # Disk pressure and injected faults
 
     def evict_if_disk_is_full(self) -> None:
-        """Evict the pod that uses most of the disk if the data directory's disk is full.
+        """Evict the running pod that uses most of the disk if the data directory's disk is full.
 
         This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a
         time, since the space that it frees may be enough.

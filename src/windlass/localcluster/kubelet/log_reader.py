@@ -106,7 +106,7 @@ class _OpenFile(msgspec.Struct, frozen=True):
 
 
 class _OpenLog:
-    """The remaining files of a log. All are held open, since they may be deleted at any time."""
+    """The files of a log that are not read completely. They are held open, since they may be renamed or deleted."""
 
     def __init__(self, folder: Path, file: str, *, follow: bool) -> None:
         self._folder = folder
@@ -166,7 +166,7 @@ class _OpenLog:
         data = file.bytes_at(self._offset, max_bytes)
         end = data.rfind(b"\n") + 1
         if end == 0 and len(data) == _PIECE_BYTES:
-            # No valid line is this long: skip it.
+            # No valid line is this long: `log_format` ignores it.
             end = len(data)
         self._offset += end
         return data[:end]
@@ -230,7 +230,7 @@ class _OpenLog:
             raw = io.FileIO(self._folder / name)
         except FileNotFoundError:
             return None
-        with contextlib.suppress(OSError):  # the file system has no locks
+        with contextlib.suppress(OSError):  # e.g. the file system has no locks
             fcntl.flock(raw, fcntl.LOCK_SH | fcntl.LOCK_NB)
         status = os.fstat(raw.fileno())
         return _OpenFile(raw, status.st_ino, status.st_size)

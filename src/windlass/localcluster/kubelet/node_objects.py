@@ -67,7 +67,7 @@ def _condition(new: Json, former: Json | None) -> Json:
 
 
 def collect_orphans(lifecycle: Lifecycle) -> None:
-    """Fail and force-delete pods on deleted nodes, like the pod garbage collector of Kubernetes."""
+    """Force-delete pods whose node does not exist, as PodGC in Kubernetes does. Unfinished pods fail before."""
     present = {node["metadata"]["name"] for node in lifecycle.objects("", _NODES)}
     kind = _kind(lifecycle, _PODS)
     for body in lifecycle.store.all(_PODS):

@@ -33,7 +33,7 @@ class ObjectLookup:
         self._authority = authority
         # Namespace → cached entries of /etc/hosts, until one of them changes.
         self._entries: dict[str, tuple[Entry, ...]] = {}
-        # Namespace → key → pods with an address. A namespace is read once: it may have thousands of pods without one.
+        # Namespace → key → pod that has an address and has not ended. A namespace is read only once: it may be large.
         self._pods: dict[str, dict[str, _PodView]] = {}
         self._store.listen(self._on_change)
 

@@ -72,7 +72,7 @@ def test_container_selects_from_its_own_gpus(written: str, visible: str) -> None
 def test_missing_gpu_annotation_is_rejected(annotations: dict[str, str]) -> None:
     pod = {**POD, "metadata": {"annotations": annotations}}
     with pytest.raises(
-        SetupError, match=r"the pod has no GPUs assigned in the annotation windlass\.dev/gpus"
+        SetupError, match=r"the pod has too few GPUs assigned in the annotation windlass\.dev/gpus"
     ) as told:
         environment.gpu_environment(pod, _of(pod, "second"), {}, EIGHT)
     assert told.value.reason == "CreateContainerError"

@@ -1,6 +1,6 @@
 """The scalar types of built-in kinds, and the decoding errors of kube-apiserver for invalid values.
 
-The messages are those of Go's JSON decoder and of types with their own decoder (times, quantities, bytes).
+The messages are those of Go's JSON decoder and of types with their own decoder (times, quantities, int-or-string).
 """
 
 import base64
@@ -102,5 +102,5 @@ SCALARS = {
     "int-or-string": Scalar("int32", (int, str), zero=0, has_own_decoder=True),
     "date-time": Scalar("string", (str,), problem=_time_problem, has_own_decoder=True),
     "bytes": Scalar("[]uint8", (str,), zero="", problem=_bytes_problem),
-    "quantity": Scalar("string", _ANY_TYPE, zero="0", problem=_quantity_problem),
+    "quantity": Scalar("string", _ANY_TYPE, zero="0", problem=_quantity_problem, has_own_decoder=True),
 }

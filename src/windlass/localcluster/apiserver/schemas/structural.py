@@ -14,7 +14,7 @@ from typing import Any
 from windlass.localcluster.apiserver.schemas import structural_checks, typed
 from windlass.localcluster.apiserver.schemas.structural_checks import JsonSchema
 
-# Removes fields and returns their paths relative to the value: `.name`, `[0].name`.
+# Removes unknown fields and returns their paths relative to the value: `.name`, `[0].name`.
 _Prune = Callable[[Any], list[str]]
 _Fill = Callable[[Any], None]
 
@@ -27,7 +27,7 @@ _METADATA = typed.TypedSchema("V1ObjectMeta", {})
 class StructuralSchema:
     """The openAPIV3Schema of one version of a custom resource, which must be structural.
 
-    Metadata is validated, but not pruned or defaulted.
+    The object's own apiVersion, kind and metadata are validated, but neither pruned nor defaulted.
     """
 
     def __init__(self, openapi: JsonSchema) -> None:
@@ -35,7 +35,7 @@ class StructuralSchema:
         properties = {
             key: value for key, value in openapi.get("properties", {}).items() if key not in _IDENTITY
         }
-        # apiVersion, kind and metadata are never pruned.
+        # apiVersion, kind and metadata are neither pruned nor defaulted.
         preserved: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
         body = {**openapi, "properties": {**properties, **preserved}}
         self._prune = _compile_prune(body)
@@ -44,7 +44,7 @@ class StructuralSchema:
     def prune(self, obj: dict[str, Any]) -> list[str]:
         """Remove unknown fields in place, and return their paths.
 
-        Nulls are also removed, but not reported, if their field is not nullable and has no default.
+        Nulls are also removed, but not reported, if the schema of their field is not nullable and has no default.
         """
         return [path[1:] for path in self._prune(obj)] if self._prune else []
 
@@ -130,7 +130,7 @@ def _compile_prune_list(prune_item: _Prune) -> _Prune:
 
 
 def _prune_all(value: Any) -> list[str]:
-    """Remove everything below a value without a schema."""
+    """Remove all fields of the mappings in a value without a schema, and return their paths."""
     dropped: list[str] = []
     if type(value) is dict:
         dropped = [f".{key}" for key in value]

@@ -1,8 +1,8 @@
-"""Validation of custom resources against their schema: types, ranges, patterns and required fields.
+"""Validation of custom resources against their OpenAPI schema.
 
 A check returns the problems of a value, each with its path relative to the value (`.name`, `[0].name`) and a function
-that returns the field error for an absolute path. A schema that accepts every value has no check. Messages are those of
-Kubernetes.
+that returns the field error for an absolute path. None in place of a check means that every value is valid. Messages
+are those of Kubernetes.
 """
 
 import collections
@@ -242,7 +242,7 @@ def _number_check(schema: JsonSchema) -> Check | None:
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        # Kubernetes truncates the limit for an integer, and compares a float with the limit as a float.
+        # Kubernetes truncates multipleOf and the limits for an integer, and converts them to floats for a float.
         convert = int if type(value) is int else float
         if factor and not _is_multiple(value, convert(factor)):
             problems += _in_body(value, f"should be a multiple of {_go_number(convert(factor))}")
@@ -304,13 +304,13 @@ def _enum_check(schema: JsonSchema) -> Check | None:
     if not values:
         return None
     allowed = frozenset(_identity(value) for value in values if value is not None)
-    names = [value if isinstance(value, str) else api_errors.format_value(value) for value in values]
+    supported = [value if isinstance(value, str) else api_errors.format_value(value) for value in values]
 
     def check(value: Any) -> list[Problem]:
         if _identity(value) in allowed:
             return []
         reported = "null" if value is None else value
-        return [("", lambda path: api_errors.not_supported(path, reported, names))]
+        return [("", lambda path: api_errors.not_supported(path, reported, supported))]
 
     return check
 

@@ -1,7 +1,7 @@
 """Schemas of the built-in kinds, compiled from the types in `windlass.k8s.types`.
 
-Rules of a single kind are in its strategy. A type is compiled when an object of that type is first decoded, since
-types are recursive and most are never used.
+Rules of a single kind are in its strategy. A type is compiled at its first use, since types are recursive and
+most are never used.
 """
 
 import copy
@@ -46,7 +46,8 @@ class TypedSchema:
     def prune(self, obj: Object) -> list[str]:
         """Remove unknown fields in place, and return their paths.
 
-        Values that Go omits are also removed, but not reported: nulls, empty lists and empty maps.
+        Fields that Go omits are also removed, but not reported: null fields, and optional lists and maps that are
+        empty. A null in a list or map is replaced by the zero value of its type, if any.
         """
         return [path[1:] for path in self._root.prune(obj)]
 
@@ -62,7 +63,7 @@ class TypedSchema:
 
 
 class _TypeMismatchError(Exception):
-    """A value of a wrong type. Each enclosing type adds its field to the path.
+    """A value that Go cannot decode. Each enclosing struct adds its field to the path.
 
     If `go_type` is empty, `found` is the whole message.
     """
@@ -83,14 +84,14 @@ class _TypeMismatchError(Exception):
 
 
 class _Node:
-    """The type of a field. Paths are relative to it: `.name`, `[0].name`."""
+    """The type of a value. Paths are relative to the value: `.name`, `[0].name`."""
 
     go_type: str
     # Replaces null in a list or map.
     zero: Any = None
 
     def check(self, value: Any) -> None:
-        """Raise _TypeMismatchError for a value of a wrong type."""
+        """Raise _TypeMismatchError for a value that Go cannot decode."""
         raise NotImplementedError
 
     def prune(self, _value: Any) -> list[str]:
@@ -105,7 +106,7 @@ class _Node:
 
 
 class _TypeCache:
-    """All compiled types, by name."""
+    """The compiled structs, by name."""
 
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults

@@ -50,7 +50,7 @@ class PodRuntime(Protocol):
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
     ) -> AsyncGenerator[bytes, None]:
-        """Return the chunks of a log. The generator is closed (`aclose`) when the client disconnects."""
+        """Return the chunks of a log. The caller closes the generator (`aclose`), also when the client disconnects."""
         ...
 
     async def exec(
@@ -108,7 +108,7 @@ async def _send_log(
 async def _while_connected(
     request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks until the client disconnects, which is noticed even while the log has no new lines."""
+    """Yield the chunks until the log ends or the client disconnects, which is noticed even without new lines."""
     while True:
         next_chunk = asyncio.ensure_future(_next(chunks))
         try:
@@ -141,7 +141,7 @@ async def serve_attach(
 
 def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
     if runtime is None:
-        message = "this server does not run pods: there is nothing to stream from"
+        message = "the kubelet of this server has not started: there is nothing to stream from"
         raise api_errors.ApiError(503, "ServiceUnavailable", message)
     return runtime
 
@@ -149,7 +149,7 @@ def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
 async def _serve_process(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None, *, is_exec: bool
 ) -> web.StreamResponse:
-    """Start a process or attach to the container's process, then copy the streams until the process ends."""
+    """Start or attach to a process, then copy the streams until the process ends or the client disconnects."""
     container = requests.container_name(pod, request.query.get("container", ""))
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)

@@ -124,7 +124,7 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
 
 
 def container_name(pod: Object, requested: str) -> str:
-    """Return the name of the requested container, or of the only one."""
+    """Return the name of the requested container, or of the only one that is not an init container."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
     choices = [each["name"] for each in spec.get("initContainers") or []] + main

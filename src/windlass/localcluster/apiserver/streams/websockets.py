@@ -1,7 +1,7 @@
 """WebSocket connections of exec, attach and port-forward, which carry several channels.
 
 The first byte of a message is its channel. The subprotocols differ in whether messages are bytes or base64 text, in how
-the end of a process is reported, and in whether a client can close its stdin.
+the end of a process is reported, and in whether a client can close stdin.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _CLOSE = 255
 MAX_PORTS = _CLOSE // 2
 # The limit of Kubernetes for one message.
 _MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-# The interval of pings, which detect disconnected clients.
+# The interval of the checks that detect disconnected clients.
 HEARTBEAT_SECONDS = 5.0
 
 
@@ -132,7 +132,7 @@ def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
 
 
 def failure_status(protocol: Subprotocol, message: str) -> bytes:
-    """Return the message on the error channel when no process could be started."""
+    """Return the message on the error channel if the process could not be started or attached to."""
     error = api_errors.internal(message)
     return msgspec.json.encode(error.status()) if protocol.sends_status else error.message.encode()
 
@@ -148,7 +148,10 @@ def require_upgrade(request: web.BaseRequest) -> None:
 
 
 def negotiate(request: web.BaseRequest, supported: tuple[Subprotocol, ...]) -> Subprotocol:
-    """Return the subprotocol. Callers do all other checks first: clients fall back to SPDY if this fails."""
+    """Return the subprotocol. Callers check the pod first.
+
+    A client retries a failed upgrade with SPDY, and would then report the error raised here instead of the pod's.
+    """
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
         raise api_errors.bad_request(

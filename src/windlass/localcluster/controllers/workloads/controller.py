@@ -1,7 +1,8 @@
 """The workload controller: watches all changes and reconciles one workload at a time.
 
 A change of a pod enqueues the workload that controls it. An orphaned pod may be adopted by a workload that selects it.
-If there are no workloads, a changed pod without a controller is not decoded: its JSON is only searched for two texts.
+If there are no workloads, a pod without a controller and without the tracking finalizer is not decoded when it changes:
+its JSON is only searched for two texts.
 """
 
 import asyncio
@@ -99,12 +100,12 @@ class WorkloadController(QueueController):
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
             return
-        is_orphan = _CONTROLLED not in change.after and self._has_workloads()
+        is_orphan = _CONTROLLED not in change.after and self._has_adopters()
         if is_orphan or self._is_tracked_orphan(change.after, change.key):
             self._enqueue((_PODS, change.key))
 
     def _is_tracked_orphan(self, body: bytes, key: str) -> bool:
-        """Return whether a pod has the tracking finalizer of a Job that has been deleted."""
+        """Return whether a pod has the tracking finalizer, but no controller that exists."""
         if _TRACKED not in body:
             return False
         return all(self._store.get(*owner) is None for owner in self._owners(body, key))
@@ -136,7 +137,7 @@ class WorkloadController(QueueController):
             if reference.controller and kind is not None and kind.resource in RESOURCES:
                 yield kind.resource, object_key(key.partition("/")[0], reference.name)
 
-    def _has_workloads(self) -> bool:
+    def _has_adopters(self) -> bool:
         return any(self._store.count(resource) for resource in DECIDE_BY_RESOURCE)
 
     # Timers
@@ -170,7 +171,7 @@ class WorkloadController(QueueController):
         if body is None:
             return
         if resource == _PODS:
-            self._reconcile_orphan(bodies.decode_stored(body))
+            self._reconcile_pod(bodies.decode_stored(body))
             return
         workload = bodies.decode_stored(body)
         kind = self._lifecycle.registry.built_in(resource)
@@ -210,8 +211,8 @@ class WorkloadController(QueueController):
         self._executor.release(pod, meta["namespace"], meta["uid"])
         return True
 
-    def _reconcile_orphan(self, pod: Json) -> None:
-        """Adopt an orphaned pod if a workload selects it; else remove its tracking finalizer if the Job is gone."""
+    def _reconcile_pod(self, pod: Json) -> None:
+        """Let a workload adopt the pod; otherwise remove the tracking finalizer unless the pod's controller exists."""
         meta = pod["metadata"]
         namespace, references = meta["namespace"], meta.get("ownerReferences", ())
         controller = next((one for one in references if one.get("controller")), None)

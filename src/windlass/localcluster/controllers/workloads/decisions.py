@@ -1,4 +1,4 @@
-"""Decisions about a workload as values: a status to store, and actions that `executor` applies."""
+"""Decisions about a workload as values: a status, actions and events, which `executor` applies."""
 
 from datetime import datetime
 
@@ -34,7 +34,7 @@ class RemoveTracking(msgspec.Struct, frozen=True):
 
 
 class ScaleReplicaSet(msgspec.Struct, frozen=True):
-    """Set the replicas and annotations of a ReplicaSet."""
+    """Set the replicas and some annotations of a ReplicaSet."""
 
     name: str
     replicas: int
@@ -42,7 +42,7 @@ class ScaleReplicaSet(msgspec.Struct, frozen=True):
 
 
 class Annotate(msgspec.Struct, frozen=True):
-    """Set annotations of the workload itself."""
+    """Set some annotations of the workload itself."""
 
     annotations: Json
 

@@ -111,7 +111,7 @@ def _actions(deployment: Json, revisions: Sequence[Json], new: Json | None) -> I
     sizes = {one["metadata"]["name"]: _size(one) for one in former}
     revision = max(map(_revision, former), default=0) + 1
     if new is not None:
-        # A rollback: an existing ReplicaSet becomes the latest revision again.
+        # The latest revision keeps its number. After a rollback, an earlier revision becomes the latest one.
         revision = max(revision, _revision(new))
     annotations = {**_annotations(spec), REVISION: str(revision)}
     if spec["strategy"]["type"] == "Recreate":
@@ -316,8 +316,10 @@ def _has_progressed(deployment: Json, status: Json) -> bool:
     old: Json = deployment.get("status") or {}
     fields = ("updatedReplicas", "readyReplicas", "availableReplicas")
     has_more = any(status.get(field, 0) > old.get(field, 0) for field in fields)
-    outdated, former = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (status, old))
-    return has_more or outdated < former
+    outdated, outdated_before = (
+        one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (status, old)
+    )
+    return has_more or outdated < outdated_before
 
 
 def _deadline(deployment: Json, status: Json) -> datetime | None:

@@ -25,13 +25,14 @@ from windlass.model.base import Json
 REPLICA_SETS = "replicasets.apps"
 _PODS = "pods"
 _HOST = "windlass"
-_CONFLICTS = (404, 409)
+# Status codes for an object that has been deleted or replaced.
+_GONE_OR_REPLACED = (404, 409)
 # The names of kinds in events.
 _KIND_NAMES = {"pods": "pod", "persistentvolumeclaims": "claim", REPLICA_SETS: "replica set"}
 
 
 class CreateRejectedError(Exception):
-    """An object could not be created. The message is that of the API server."""
+    """An object could not be created. The message contains that of the API server."""
 
 
 class Executor:
@@ -111,7 +112,7 @@ class Executor:
         try:
             self._lifecycle.delete(deleted_kind, namespace, action.name, options)
         except ApiError as error:
-            if error.code not in _CONFLICTS:
+            if error.code not in _GONE_OR_REPLACED:
                 raise
             return
         if action.records_event:
@@ -126,7 +127,7 @@ class Executor:
         self._amend(kind, {"namespace": namespace, "name": name}, scaled)
 
     def _amend(self, kind: Kind, meta: Json, change: Amendment) -> None:
-        """Change an object unless it has been deleted or replaced by another of the same name."""
+        """Change an object unless it has been deleted or, if `meta` has a uid, replaced by another of the same name."""
 
         def changed(old: Json) -> Json:
             is_replaced = old["metadata"]["uid"] != meta.get("uid", old["metadata"]["uid"])
@@ -135,7 +136,7 @@ class Executor:
         try:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], changed)
         except ApiError as error:
-            if error.code not in _CONFLICTS:
+            if error.code not in _GONE_OR_REPLACED:
                 raise
 
 

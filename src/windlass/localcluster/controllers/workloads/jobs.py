@@ -1,7 +1,7 @@
 """Decide for a Job: create pods until enough have succeeded or too many have failed. No function has side effects.
 
-Each pod has a finalizer until it is counted. The count and the removal of the finalizer are stored together, so that
-each pod is counted exactly once.
+Each pod has a finalizer until it is counted, or deleted without being counted. The count and the removal of the
+finalizer are stored together, so that no pod is counted twice.
 """
 
 import itertools
@@ -101,7 +101,10 @@ def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
 
 
 def _has_failed(pod: Pod, waits_for_end: bool) -> bool:
-    """Return whether a pod counts as failed. A deleted pod does at once, unless the Job waits for the pod to end."""
+    """Return whether a pod counts as failed.
+
+    A deleted pod that has not ended does, unless it is on a node and the Job waits for its end.
+    """
     is_lost = pod.is_ending and not (waits_for_end and pod.has_node)
     return pod.phase == "Failed" or is_lost
 
@@ -156,7 +159,7 @@ def _deadline(job: Json) -> datetime | None:
 
 
 def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decision:
-    """Delete the running pods; they count as failed if the Job fails.
+    """Delete the active pods; they count as failed if the Job fails.
 
     The final condition is set once all pods have ended.
     """

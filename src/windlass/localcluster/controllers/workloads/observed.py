@@ -66,7 +66,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ready_since: datetime | None = None
     """The time when the pod became ready; None if it is not."""
     ended: datetime | None = None
-    """The time when its last container ended, if known."""
+    """The time of the latest end of a container, if known."""
     restarts: int = 0
     has_node: bool = False
     restarts_on_failure: bool = False
@@ -99,7 +99,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return self.ready_since is not None
 
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
-        """Return whether the pod has been ready for `min_ready_seconds`."""
+        """Return whether the pod has been ready for `min_ready_seconds` and is not terminating."""
         if self.ready_since is None or self.is_terminating:
             return False
         return now >= self.ready_since + timedelta(seconds=min_ready_seconds)

@@ -1,7 +1,7 @@
-"""Decide the actions for a StatefulSet: create numbered pods and their claims in order. No function has side effects.
+"""Decide the actions for a StatefulSet: create numbered pods and their claims. No function has side effects.
 
-A new template replaces pods from the highest ordinal down, each when the previous one is ready. Former templates are
-not stored: below the `partition` of an update, existing pods stay, but recreated pods use the new template.
+A rolling update replaces pods from the highest ordinal down, each when the previous one is available. Former templates
+are not stored: below the `partition` of an update, existing pods stay, but recreated pods use the new template.
 """
 
 import copy
@@ -85,7 +85,7 @@ def _state(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _State:
 
 
 def _ordered(stateful_set: Json, state: _State) -> Iterator[Action]:
-    """Do one step: create or delete a pod only when all pods with lower ordinals are available."""
+    """Do one step for the first replica that is not available; if all are, delete the highest surplus pod."""
     for ordinal in state.ordinals:
         if not state.is_available(ordinal):
             yield from _create_or_replace(stateful_set, state, ordinal)
@@ -124,7 +124,7 @@ def _delete_surplus(stateful_set: Json, state: _State, ordinal: int) -> Iterator
 
 
 def _update(spec: Json, state: _State) -> Iterator[Action]:
-    """Do one step of an update: delete the highest outdated pod when all pods above it are available."""
+    """Do one step of an update: delete the highest outdated pod when all existing pods above it are available."""
     strategy = spec["updateStrategy"]
     if strategy["type"] != "RollingUpdate":
         return

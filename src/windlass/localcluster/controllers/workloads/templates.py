@@ -44,7 +44,7 @@ def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = No
 
 
 def pod_of_job(job: Json, index: int | None) -> Json:
-    """Return a pod of a Job. A pod of an Indexed Job has its index as label, annotation, host name and variable."""
+    """Return a pod of a Job. A label, an annotation, the hostname and a variable contain the index, if any."""
     name = job["metadata"]["name"]
     created = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
     meta, spec = created["metadata"], created["spec"]

@@ -1,7 +1,7 @@
 """The environment variables of a container.
 
-A container inherits a few variables of the machine, since no image defines PATH. It gets variables for each
-Service, whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES for its GPUs.
+A container inherits a few variables of the daemon, since no image defines PATH. It gets variables for Services,
+whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES for its GPUs.
 """
 
 import base64
@@ -139,7 +139,7 @@ def virtual_environment_programs() -> str:
 
 
 def _service_variables(pod: Json, services: Iterable[Json]) -> dict[str, str]:
-    """Return the variables of the API server and, unless disabled, of the Services in the pod's namespace."""
+    """Return variables for the API server and, unless disabled, for the Services with a ClusterIP in the namespace."""
     namespace = pod["metadata"]["namespace"]
     has_links = pod["spec"].get("enableServiceLinks", True)
     reachable = [service for service in services if service["spec"].get("clusterIP", "") not in ("", "None")]
@@ -204,8 +204,8 @@ def gpu_environment(
     share = node_resources.requests_of(pod).gpus[start : start + count]
     if len(share) < count:
         message = (
-            f'container "{container["name"]}" requests {count} {gpus.RESOURCE}, but the pod has no GPUs assigned in the'
-            f" annotation {gpus.ANNOTATION}. Remove nodeName so that the scheduler assigns them."
+            f'container "{container["name"]}" requests {count} {gpus.RESOURCE}, but the pod has too few GPUs assigned'
+            f" in the annotation {gpus.ANNOTATION}. Remove nodeName so that the scheduler assigns them."
         )
         raise SetupError(message, errors.CREATE_ERROR)
     visible = _selected_gpus(own[_VISIBLE_DEVICES], share) if _VISIBLE_DEVICES in own else share

@@ -7,7 +7,7 @@ import msgspec
 from windlass.model.base import Json
 
 Lookup = Callable[[str, str], Json | None]
-"""Function from kind and name to the ConfigMap or Secret in the pod's namespace."""
+"""Function from kind and name to the ConfigMap or Secret in the pod's namespace; None if it does not exist."""
 
 
 class PodFacts(msgspec.Struct, frozen=True):

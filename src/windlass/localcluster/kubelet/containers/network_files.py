@@ -32,7 +32,7 @@ _HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
 def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts: str) -> str:
     """Return /etc/hosts as the kubelet writes it, followed by peers and Services, since there is no cluster DNS.
 
-    For a pod on the host network, it begins with the node's own file instead.
+    For a pod on the host network, it begins with the node's own file instead of the pod's names.
     """
     if pod["spec"].get("hostNetwork"):
         text = _HOST_NETWORK + node_hosts
@@ -43,7 +43,7 @@ def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts:
 
 
 def hostname(pod: Json) -> str:
-    """Return the output of `hostname` in the pod: the short name, or the FQDN if setHostnameAsFQDN is set."""
+    """Return the output of `hostname` in the pod: the short name or, with setHostnameAsFQDN and subdomain, the FQDN."""
     domain = _domain(pod)
     if not domain or not pod["spec"].get("setHostnameAsFQDN"):
         return short_hostname(pod)
@@ -84,7 +84,7 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 def resolv_conf(pod: Json, node_resolv_conf: str) -> str:
     """Return the pod's resolv.conf from the node's and the pod's dnsConfig.
 
-    The policy ClusterFirst is treated as Default, as by a kubelet without cluster DNS.
+    ClusterFirst and ClusterFirstWithHostNet are treated as Default, as by a kubelet without cluster DNS.
     """
     nameservers, searches, options = _parse(
         "" if pod["spec"].get("dnsPolicy") == "None" else node_resolv_conf

@@ -19,7 +19,7 @@ def conditions(
     has_sandbox: bool,
     now: datetime,
 ) -> list[Json]:
-    """Return all conditions. Conditions of other owners come first and stay unchanged."""
+    """Return all conditions. Conditions that other components set come first and stay unchanged."""
     known: list[Json] = specs.status(pod).get("conditions") or []
     others = [each for each in known if each["type"] not in _OWN_TYPES]
     containers_ready = _containers_ready(pod, phase, (*init_statuses, *statuses))

@@ -102,7 +102,7 @@ def is_initialized(pod: Json, record: PodRecord) -> bool:
 
 
 def _containers_to_start(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...] | None:
-    """Return the containers to start, in this order; None if the pod has ended."""
+    """Return the containers to start, in this order; None if the pod is over except for its sidecars."""
     initialization = _initialization(pod, record)
     if initialization.has_failed:
         return None
@@ -118,7 +118,7 @@ def _containers_to_start(pod: Json, record: PodRecord) -> tuple[ContainerRecord,
 def _initialization(pod: Json, record: PodRecord) -> _Initialization:
     """Return the state of the initialization.
 
-    The init containers to start are the first incomplete one and the sidecars before it that have ended.
+    The init containers to start are the first incomplete one and the sidecars before it, except running ones.
     """
     sidecars = specs.sidecar_names(pod)
     reached = _first_incomplete(record, sidecars)

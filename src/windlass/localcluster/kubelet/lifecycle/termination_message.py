@@ -27,5 +27,5 @@ def limited(text: str, container_count: int) -> str:
 
 
 def _text(cut: bytes) -> str:
-    """Decode a truncated text without incomplete characters at its start and end."""
+    """Decode a text that may be truncated, without incomplete characters and other invalid bytes."""
     return cut.decode(errors="ignore")

@@ -20,8 +20,8 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
     """Return the termination of a pod; None if it is not terminating.
 
-    A recorded termination takes precedence, so that setting the clock back does not cancel it. A deletion can shorten
-    its grace period.
+    A recorded termination takes precedence, so that setting the clock back does not cancel it, then an exceeded
+    deadline. A deletion can shorten the grace period of both.
     """
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)

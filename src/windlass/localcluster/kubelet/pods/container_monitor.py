@@ -59,7 +59,7 @@ class ContainerMonitor:
         self._probing.clear()
 
     def kill(self, name: str, run: Running, grace_seconds: int) -> None:
-        """Stop an unhealthy container: preStop hook, SIGTERM, and SIGKILL after the grace period."""
+        """Stop a container: preStop hook, SIGTERM, and SIGKILL after the grace period."""
         if not self.start_hook(name, run, PRE_STOP, grace_seconds):
             self._containers.signal(run.id, signal.SIGTERM)
         loop = asyncio.get_running_loop()
