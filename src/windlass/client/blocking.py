@@ -46,7 +46,8 @@ def _blocking_iterator(
 class Client:
     """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
-    It can be used from several threads and in notebooks. Methods raise `windlass.ClientError`.
+    It can be used from several threads and in notebooks. Methods raise `windlass.ClientError`; `wait` and `logs` also
+    raise ValueError for invalid arguments.
 
         with Client() as client:
             client.submit("job.yaml")

@@ -21,7 +21,7 @@ T = TypeVar("T")
 FATAL_REASONS = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
 """Reasons of warning events after which a pod rarely starts."""
 FATAL_COUNT = 3
-"""Number of such events after which a pod is considered unrecoverable."""
+"""Number of such events with the same cause after which a pod is considered unrecoverable."""
 MAX_MESSAGE_LENGTH = 500
 """Maximum length of a message that is quoted in a reason."""
 

@@ -44,8 +44,8 @@ def _ignore(_: str) -> None:
 class AsyncClient:
     """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
-    It connects when it is first used. Methods raise `windlass.ClientError`. The examples of the methods are written
-    for `Client`; with this class, each call is awaited.
+    It connects when it is first used. Methods raise `windlass.ClientError`; `wait` and `logs` also raise ValueError for
+    invalid arguments. The examples of the methods are written for `Client`; with this class, each call is awaited.
 
         async with AsyncClient() as client:
             await client.submit("job.yaml")

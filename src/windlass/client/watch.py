@@ -1,4 +1,4 @@
-"""Watch objects, in particular one Framework. An interrupted watch is resumed; only permanent errors end it."""
+"""Watch objects, in particular one Framework. An interrupted watch is resumed, unless the error is permanent."""
 
 import asyncio
 import contextlib

@@ -50,11 +50,11 @@ class Problem(msgspec.Struct, frozen=True):
     group: str
     flaw: Flaw
     message: str
-    """The problem, its consequence and the remedy."""
+    """The problem, usually with its consequence and the remedy."""
 
     @property
     def is_blocking(self) -> bool:
-        """Whether the Frameworks of this group cannot be run."""
+        """Whether the objects of this group cannot be used."""
         return self.flaw != Flaw.DROPS_FIELDS
 
 
@@ -106,7 +106,7 @@ async def _manage(send: Send, expected: Json, interval: float, timeout: float, s
 
 
 async def _create_or_update(send: Send, live: Json | None, expected: Json) -> str:
-    """Return "created" or "updated"; an empty string if nothing was changed."""
+    """Create or update the definition. Return "created" or "updated"; an empty string if nothing was changed."""
     try:
         if live is None:
             body = msgspec.json.encode(expected)
@@ -197,7 +197,7 @@ class DefinitionMonitor:
         self._settings = settings
         self._logged: tuple[Problem, ...] = ()
         self.error = ""
-        """Why no group of Frameworks is served; empty if at least one is."""
+        """Why the Frameworks of no group can be run; empty if those of at least one group can."""
 
     async def install(self) -> None:
         """Create or update the definitions.
@@ -211,7 +211,7 @@ class DefinitionMonitor:
             log.info("%s", change)
 
     async def served_groups(self) -> tuple[str, ...]:
-        """Return the groups whose Frameworks are served. Log each new problem once."""
+        """Return the groups whose Frameworks can be run. Log each new problem once."""
         try:
             problems = await _retrying(lambda: check(self._send), "read")
         except errors.ForbiddenError:
@@ -240,7 +240,7 @@ class DefinitionMonitor:
 
 
 async def _retrying(call: Callable[[], Awaitable[T]], action: str) -> T:
-    """Repeat the call until it succeeds. Raise ForbiddenError and InvalidError."""
+    """Repeat the call after each ApiError other than ForbiddenError and InvalidError."""
     while True:
         try:
             return await call()

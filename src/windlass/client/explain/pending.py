@@ -19,7 +19,7 @@ NO_POD = "its pod is not created yet"
 
 
 class PendingTasks(msgspec.Struct, frozen=True):
-    """Tasks that are pending for the same reason."""
+    """Tasks that are pending, or have a waiting container, for the same reason."""
 
     tasks: tuple[str, ...]
     reason: str

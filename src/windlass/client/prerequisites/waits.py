@@ -80,7 +80,7 @@ def _selector(workload: Object) -> str:
 
 
 async def _failure_message(connection: Connection, job: Object) -> str:
-    """Return which container of the newest failed pod failed and its last log lines; empty if no pod failed."""
+    """Describe the newest failed pod: its failed container and the end of its log; empty if no pod failed."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:

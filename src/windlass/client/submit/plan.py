@@ -247,9 +247,9 @@ def plan(
     if options.companions_only and not any(
         each.companion in options.companions for each in planned.companions
     ):
-        kind = "companion" if len(options.companions) > 1 else ", ".join(options.companions)
+        companion = "companion" if len(options.companions) > 1 else ", ".join(options.companions)
         fields = " or ".join(f"`{each}: {{}}`" for each in options.companions)
-        raise InvalidJobError(f"no job has a {kind}: add {fields} to the job")
+        raise InvalidJobError(f"no job has a {companion}: add {fields} to the job")
     return planned
 
 

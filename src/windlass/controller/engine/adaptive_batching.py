@@ -18,7 +18,7 @@ MAX_STATUS_DELAY = 10.0
 MAX_STATUS_DELAY_PER_TASK = 1.5e-3
 """Seconds per task, for a Framework whose status is slow to store because it is large."""
 DELAY_FACTOR = 50
-"""A status is delayed by this multiple of the duration of a status update."""
+"""A status may be deferred for this multiple of the duration of a status update, within the limits above."""
 UPDATE_SAMPLES = 9
 SAMPLE_LIFETIME_SEC = 30.0
 

@@ -35,8 +35,8 @@ from windlass.model.status import FrameworkStatus
 from windlass.wire import codec, status_patch
 
 MAX_PARALLEL_REQUESTS = 50
-"""Maximum for the pods of all Frameworks together, which take turns. With one API server, more requests are not faster,
-and a request for another Framework waits at most for these."""
+"""Maximum number of concurrent requests for pods. Frameworks take turns. With one API server, more requests are not
+faster, and a request for another Framework waits at most for these."""
 NO_STATUS_RETRY_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
@@ -240,7 +240,7 @@ class ApiPort:
         return DeletedPods(found, page.metadata.continue_)
 
     async def list_objects(self, framework: Framework) -> Listed:
-        """List the objects with two requests. The resourceVersion of the first one applies to both."""
+        """List the ConfigMaps, then the pods. The resourceVersion is that of the first list."""
         config_maps, version = await self._list(CONFIG_MAPS, framework, codec.decode_config_map)
         pods, _ = await self._list(PODS, framework, codec.decode_pod)
         name = names.config_map_name(framework.name)
@@ -281,7 +281,7 @@ class ApiPort:
     async def _in_parallel(
         self, act: Callable[[S], Awaitable[R]], subjects: Sequence[S]
     ) -> Sequence[R | RequestError]:
-        """Call `act` for all subjects, as many at a time as there are slots. Return the results in order."""
+        """Call `act` for all subjects, as many at a time as there are slots. Return the results or errors in order."""
         outcomes: dict[int, R | RequestError] = {}
         remaining = iter(enumerate(subjects))
         batch = object()

@@ -1,9 +1,9 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
-The UIDs of deleted objects are kept (`known`): an object whose UID is known but that is not recorded was deleted. An
-answer for a Framework that was deleted or created again meanwhile is ignored. A deleted Framework is kept until its
-objects are deleted.
+The UIDs of deleted objects are kept (`known`): an object whose UID is known but that is not recorded was deleted. A
+deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or that was
+created again meanwhile, is ignored.
 """
 
 from collections import OrderedDict
@@ -59,7 +59,7 @@ class Cache:
         return self._frameworks.get(key)
 
     def observe(self, key: FrameworkKey, now: datetime, monotonic: float) -> Observed:
-        """Return a view that is valid until the cache changes."""
+        """Return a view of a Framework's objects and outcomes that is valid until the cache changes."""
         related = self._related_to((key.namespace, key.name))
         if related.deleted_frameworks:
             related.prune_deleted_frameworks()
@@ -85,7 +85,7 @@ class Cache:
         )
 
     def expectations_for(self, framework: Framework) -> Expectations | None:
-        """Return the outcomes of the Framework's actions, or None if the Framework is no longer in the cache."""
+        """Return the outcomes of the Framework's actions, or None if it is no longer cached or was created again."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
@@ -97,7 +97,7 @@ class Cache:
     # Frameworks
 
     def put_framework(self, framework: Framework) -> bool:
-        """Record a Framework from a watch, a list or an answer. Return False if this or a newer version is known."""
+        """Record a Framework from a watch, a list or an answer. Return False if it is outdated or already cached."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         newest = self._tombstones.get(key, 0)
@@ -186,7 +186,7 @@ class Cache:
     # Pods and ConfigMaps
 
     def put(self, item: RelatedObject) -> set[FrameworkKey]:
-        """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
+        """Record an object from a watch. Return the keys that it concerns; none if it is outdated or already cached."""
         versions = self._list_versions[type(item)]
         resource_version = versions.get("") or versions.get(item.metadata.namespace, "")
         return set() if is_not_newer(item, resource_version) else self._put(item)
@@ -263,7 +263,7 @@ class Cache:
     # Answers to requests of the controller
 
     def record_stored(self, framework: Framework) -> bool:
-        """Record a stored status. Return False if the Framework was deleted meanwhile."""
+        """Record a stored status. Return False if the Framework is no longer in the cache."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is None or current.uid != framework.uid:
@@ -361,7 +361,7 @@ class Cache:
         return expectations
 
     def _keys_of(self, name: FrameworkName) -> set[FrameworkKey]:
-        """Return the Frameworks of that name, including deleted ones whose objects are still being deleted."""
+        """Return the keys of the Frameworks of that name, including deleted ones whose objects are not all deleted."""
         keys = (FrameworkKey(group, *name) for group in names.GROUPS)
         found = {key for key in keys if self._frameworks.get(key) is not None}
         related = self._related.get(name)

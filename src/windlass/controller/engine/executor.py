@@ -28,7 +28,7 @@ tens of milliseconds; for a small Framework the delay is below MIN_SETTLE and sk
 MIN_SETTLE = 1e-3
 MAX_SETTLE = 0.5
 MIN_GANG_DELAY = 3.0
-"""Minimum seconds for which storing the status is deferred while the pods of a gang are being created."""
+"""A status may be deferred for at least this many seconds while the pods of a gang are being created."""
 
 
 class _PendingStatus:
@@ -40,7 +40,7 @@ class _PendingStatus:
 
     def __init__(self) -> None:
         self.unanswered: Decision | None = None
-        """The decision whose status update got no response: the stored Framework may be newer than the cached one."""
+        """The decision whose status update has an unknown outcome: the cached status may be outdated."""
         self._deferred: Decision | None = None
         self._decided_on = ""
         """The resourceVersion of the Framework that the deferred decision is based on."""
@@ -151,7 +151,7 @@ class Executor:
             self._queue.add(key)
 
     async def _reread(self, key: FrameworkKey, framework: Framework, pending: _PendingStatus) -> bool:
-        """Read the Framework after a status update without a response. Return False if the pass cannot continue.
+        """Read the Framework after a status update with an unknown outcome. Return False if the pass cannot continue.
 
         The stored status may be newer than the cached one, so it has to be read before any action.
         """
@@ -192,7 +192,7 @@ class Executor:
     ) -> tuple[Framework | None, Sequence[Reason]]:
         """Return the Framework with the decided status and the reasons to announce.
 
-        The Framework is None if it was deleted meanwhile: no action may be run for it.
+        The Framework is None if it is no longer in the cache: no action may be run for it.
         """
         if decision.status is None or decision.status == framework.status:
             pending.clear()

@@ -126,7 +126,7 @@ class Informers:
         self._handlers.on_change(changed)
 
     def _framework_changed(self, data: msgspec.Raw, group: str) -> None:
-        if self._is_own_status_update(data, group):
+        if self._is_cached_version(data, group):
             return
         found = _read(data)
         if isinstance(found, InvalidFramework):
@@ -135,9 +135,11 @@ class Informers:
             self._detect_other_controller(found, data)
             self._handlers.on_change((key_of(found),))
 
-    def _is_own_status_update(self, data: msgspec.Raw, group: str) -> bool:
-        """Return whether the event only shows a status that this controller has stored. Such an event is skipped,
-        because decoding a large status is slow."""
+    def _is_cached_version(self, data: msgspec.Raw, group: str) -> bool:
+        """Return whether the cache has this version, e.g. with a status that this controller has stored.
+
+        Such an event is skipped, because decoding a large status is slow.
+        """
         try:
             identity = metadata.decode_identity(data).metadata
         except (msgspec.DecodeError, RecursionError):

@@ -45,7 +45,7 @@ class RefusedError(RequestError):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The objects of one Framework as of one resourceVersion."""
+    """The objects of one Framework as of one resourceVersion or later."""
 
     resource_version: str
     config_map: ConfigMapView | None
@@ -77,7 +77,10 @@ class Port(Protocol):
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...
 
     async def create_service(self, framework: Framework, manifest: Json) -> None:
-        """Create the Service unless the Framework has it. Raise AlreadyExistsError if another owner has the name."""
+        """Create the Service unless the Framework has it.
+
+        Raise AlreadyExistsError if another owner's Service, or one that is being deleted, has the name.
+        """
 
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
         """Create or update the Gang."""

@@ -44,7 +44,7 @@ class KeyedQueue(Generic[K]):
         """The time until which `add` is delayed, by key."""
 
     def add(self, key: K) -> None:
-        """Make the key due now, or when its hold ends."""
+        """Make the key due now, or when its running pass or its hold ends."""
         held_until = self._held.get(key)
         if held_until is not None:
             self.add_at(key, held_until)
@@ -68,11 +68,14 @@ class KeyedQueue(Generic[K]):
             heapq.heapify(self._timers)
 
     def hold(self, key: K, until: float) -> None:
-        """Delay `add` for this key until then. An earlier timer still fires."""
+        """Delay `add` for this key until then. An earlier timer still fires and ends the hold."""
         self._held[key] = until
 
     def retry(self, key: K, now: float) -> None:
-        """Process the key again after a backoff that grows with each failure. Until then, `add` has no effect."""
+        """Process the key again after a backoff that grows with each failure, or when an earlier timer fires.
+
+        Until then, `add` has no effect.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         until = now + backoff(str(key), failures)

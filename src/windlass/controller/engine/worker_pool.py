@@ -38,7 +38,7 @@ class WorkerPool:
         """Whether passes were cancelled whose requests may still be processed by the API server."""
 
     def enqueue(self, keys: Iterable[FrameworkKey]) -> None:
-        """Queue a pass for each key, in the order of the keys."""
+        """Queue a pass for each key, in sorted order."""
         for key in sorted(keys):
             self._queue.add(key)
         self._has_changed.set()

@@ -48,7 +48,7 @@ class Timings(msgspec.Struct, frozen=True):
 
     @property
     def duration_seconds(self) -> int:
-        """Return the duration for the Lease, rounded up so that it is never shorter than the leader assumes."""
+        """The duration for the Lease, rounded up so that it is never shorter than the leader assumes."""
         return math.ceil(self.duration)
 
 
