@@ -1,7 +1,7 @@
 """Encode and decode the model as JSON. The controller does this for every watch event and status update.
 
-Decoding is strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses
-files of users and reports positions.
+Decoding is strict, except that a null field counts as absent, because Go writes empty lists and maps as null.
+`yaml.parse` parses files of users and reports positions.
 """
 
 import base64
@@ -41,7 +41,7 @@ Data = bytes | msgspec.Raw
 
 
 class DecodeError(ValueError):
-    """JSON does not match the type. The message contains the path, the value and what was expected."""
+    """Data is not JSON, or does not match the type. The message contains the path, the value and what was expected."""
 
     def __init__(self, what: str, path: str, found: str, expected: str) -> None:
         super().__init__(f"{what}, at {path or 'the top'}: {expected}, found {found}")
@@ -153,7 +153,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
 
 
 def _without_nulls(value: Any, parent: str = "") -> Any:
-    """Remove nulls, which Go writes for empty lists and maps, but not inside pod templates."""
+    """Remove null fields, which Go writes for empty lists and maps, but not inside pod templates."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if not isinstance(value, dict):
@@ -198,7 +198,7 @@ class InvalidFramework(msgspec.Struct, frozen=True):
     """The readable part of a Framework that cannot be decoded, to report the error in its status."""
 
     metadata: ObjectMeta
-    """The metadata without labels and annotations."""
+    """The fields of `_METADATA_TYPES` that have the right type."""
     api_version: str
     conditions: tuple[Json, ...]
     """The existing conditions."""
@@ -259,7 +259,7 @@ _METADATA_TYPES: dict[str, Any] = {
 
 
 def _valid_metadata(raw: Json) -> ObjectMeta:
-    """Return the metadata without fields of a wrong type."""
+    """Return the fields of `_METADATA_TYPES` that have the right type."""
     return msgspec.convert(
         {key: raw[key] for key, type_ in _METADATA_TYPES.items() if key in raw and _is_a(type_, raw[key])},
         ObjectMeta,

@@ -4,8 +4,9 @@ A list is used as it is. A string without shell syntax is split into words and r
 receives the signals of Kubernetes. Any other string runs in a shell.
 
 Kubernetes replaces `$(NAME)` with the value of the container's variable. A command without a shell keeps `$(NAME)`. In
-a shell command it is replaced with `${NAME}`, so that a value with spaces or quotes stays one value. Any other `$(` in
-a shell command is escaped, because it is shell syntax. A name in capital letters or a known name counts as a variable.
+a shell command it is replaced with `${NAME}`, so that the shell does not interpret quotes or commands in the value. Any
+other `$(` in a shell command is escaped, because it is shell syntax. A name in capital letters or a known name
+counts as a variable.
 """
 
 import re
@@ -25,12 +26,15 @@ _SHELL_WORD = re.compile(
     r"\.|:|alias|case|cd|command|eval|exec|exit|export|for|if|readonly|set|shift|source|trap|ulimit|umask|unset|until"
     r"|wait|while"
 )
-"""Builtins and keywords of the shell."""
+"""Builtins and keywords that need a shell."""
 _KUBERNETES_SYNTAX = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)|\$(?=[$(])")
 
 
 def container_arguments(command: str | Collection[str], variables: Collection[str] = ()) -> list[str]:
-    """Return the arguments. `variables` are the container's variable names. Raises ValueError for an open quote."""
+    """Return the arguments. `variables` are the container's variable names.
+
+    Raises ValueError if a quote is not closed or the command ends with a backslash.
+    """
     if not isinstance(command, str):
         return list(command)
     text = command.strip()

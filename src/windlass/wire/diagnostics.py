@@ -19,7 +19,8 @@ MAX_DIAGNOSTICS = 1000
 _MAX_QUOTE_LENGTH = 60
 _MAX_LISTED = 12
 _MIN_SIMILARITY, _MIN_MARGIN = 0.8, 0.1
-"""The minimum similarity of a name that is fixed automatically, and its minimum lead over all other names."""
+"""The minimum similarity of a name that is fixed automatically, unless it has the same letters, and its minimum lead
+over all other names."""
 _MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -35,12 +36,12 @@ class Rule(StrEnum):
     """The rules of `windlass lint`. Their names are part of its JSON output."""
 
     UNREADABLE = "unreadable"
-    """Not YAML, or not text."""
+    """Not YAML, not text, too large, or nested too deeply."""
     EMPTY_FILE = "empty-file"
     TOO_MANY_FAULTS = "too-many-faults"
     DUPLICATE_KEY = "duplicate-key"
     NOT_JSON = "not-json"
-    """YAML that JSON cannot represent: tags, NaN, keys that are not strings."""
+    """YAML that JSON cannot represent, e.g. tags, NaN, and null or a list as a key."""
     OTHER_KIND = "other-kind"
     """An object of another kind than expected."""
 
@@ -216,7 +217,7 @@ def _one_line(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def nearest(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the most similar known name, or None."""
+    """Return the most similar known name, or None if none is similar enough."""
     if len(name) > _MAX_QUOTE_LENGTH:
         return None
     by_lower_case = {candidate.lower(): candidate for candidate in known}
@@ -251,7 +252,7 @@ def _similarity(name: str, other: str) -> float:
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """Return a sentence with the most similar name, or with all names if there are few."""
+    """Return a sentence with the most similar name. Without one, list all names if there are few."""
     suggestion = nearest(name, known)
     if suggestion is not None:
         return f"Did you mean {quoted(suggestion)}?"

@@ -72,7 +72,7 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 class InjectionError(ValueError):
-    """An injection is invalid. The message contains examples."""
+    """An injection cannot be parsed, or its task does not exist."""
 
 
 def parse(written: str) -> Injection:

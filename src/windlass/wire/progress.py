@@ -3,7 +3,7 @@
     windlass progress 120/300 loss=0.31 lr=1e-3          in the log, at the beginning of a line
     120/300 loss=0.31 lr=1e-3                            in the file, whose last line counts
 
-Users' programs write both, so the functions return None for invalid text and raise no error.
+Users' programs write both, so invalid text is ignored and raises no error.
 """
 
 import re

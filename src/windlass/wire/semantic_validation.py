@@ -86,7 +86,7 @@ def _role_problems(role: TaskRoleSpec, path: str, first_index: int, index: int) 
 
 
 def _quoted(name: str) -> str:
-    """Return the name with special characters escaped."""
+    """Return the name in quotes, truncated, with special characters escaped."""
     return msgspec.json.encode(diagnostics.truncate(name)).decode()
 
 

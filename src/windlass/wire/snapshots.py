@@ -54,7 +54,7 @@ def task_snapshot(framework: Framework, role: str, task: TaskStatus, annotations
 
 
 def _with_defaults(value: Any) -> Any:
-    """Return a JSON value with all fields: the reference does not omit defaults."""
+    """Return a JSON value with all fields: the reference controller does not omit defaults."""
     if isinstance(value, Sparse):
         fields = msgspec.structs.fields(value)
         return {field.encode_name: _with_defaults(getattr(value, field.name)) for field in fields}

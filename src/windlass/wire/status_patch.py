@@ -1,7 +1,7 @@
 """Compute the JSON patch from a stored status to the next one.
 
-A patch contains only the changes. Its first operation sets the resourceVersion, so that a concurrent update makes the
-server answer 409. A `test` operation would make it answer 422.
+A patch contains only the changes where possible. Its first operation sets the resourceVersion, so that a concurrent
+update makes the server answer 409. A `test` operation would make it answer 422.
 """
 
 import functools
@@ -30,8 +30,10 @@ _COMPARED_BY_FIELD: tuple[type[msgspec.Struct], ...] = (
     FrameworkAttemptStatus,
     TaskRoleStatus,
 )
-"""Types whose fields are compared one by one. Other values are replaced as a whole."""
+"""Types whose fields are compared one by one. Lists of roles and tasks are compared item by item. Other values are
+replaced as a whole."""
 _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
+"""The field that identifies an item of a list."""
 
 
 def status_patch(
@@ -45,7 +47,8 @@ def status_patch(
         framework.status.attempt_status.task_role_statuses, status.attempt_status.task_role_statuses
     )
     if stored is not status or not has_same_roles:
-        # With other roles, a patch of the plain field would fit even if the compressed field is stored, and keep that.
+        # With other roles, a patch of the plain field would fit even if the compressed field is stored, and would not
+        # remove the compressed field.
         return _encoded(framework, _with_whole_attempt(framework.status, stored))
     operations: list[Json] = []
     for operation in _differences("/status", framework.status, status):
@@ -109,7 +112,7 @@ def _item_differences(
 
 
 def _have_same_identities(old: Any, new: Any) -> bool:
-    """Return whether two lists contain the same roles or tasks in the same order."""
+    """Return whether two lists contain the same roles or tasks, at least one, in the same order."""
     is_list = isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new) > 0
     identity = _IDENTITY.get(type(new[0])) if is_list else None
     if identity is None:

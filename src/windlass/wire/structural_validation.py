@@ -36,7 +36,7 @@ _EXPLANATIONS = {
 def check(
     node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
 ) -> Iterator[Diagnostic]:
-    """Yield how a node differs from a struct. With `is_open`, unknown fields are allowed."""
+    """Yield how a node differs from a struct. With `is_open`, the struct itself may have unknown fields."""
     yield from _check_struct(node, _struct_type(struct), path, is_open=is_open)
 
 
@@ -145,7 +145,7 @@ def _check_scalar(node: tree.Node, type_: inspect.Type, path: str) -> Iterator[D
 
 
 def _check_described(node: tree.Node, type_: inspect.Metadata, path: str) -> Iterator[Diagnostic]:
-    """Check a type with a description, which is the best explanation of what is expected."""
+    """Check against a type with metadata. Its description, if any, is the best explanation of what is expected."""
     expected = (type_.extra_json_schema or {}).get("description")
     if expected is not None and not _accepts(type_.type, node):
         yield from wrong_value(node, expected, path)

@@ -161,7 +161,7 @@ FAULTY: dict[str, tuple[dict[str, Any], Rule, str, str]] = {
         {"roles": [role(tasks=0, succeeded=1), role("helper")]},
         Rule.NO_TASKS,
         "spec.taskRoles[0].taskNumber",
-        "only this role decides",
+        "no role that decides",
     ),
     "retried after success": (
         {"roles": [WORKER], "retries": -2},

@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions of Frameworks and Gangs, generated from the model.
 
-Frameworks have the same schema in both API groups. The defaults are the zero values of the reference controller
-(Microsoft's FrameworkController), so that absent fields have the same meaning in both controllers.
+Frameworks have the same schema in both API groups. The defaults of fields that the reference controller (Microsoft's
+FrameworkController) also has mean the same as its zero values, so that absent fields mean the same in both controllers.
 `tools/update_crds.py` writes the definitions into the documentation, with docstrings as descriptions.
 """
 

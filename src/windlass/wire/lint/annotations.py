@@ -1,4 +1,4 @@
-"""Lint the features that annotations request: unknown values, invalid names, missing and duplicate ports.
+"""Lint the features that annotations request: unknown values, invalid names, missing ports. Also lint duplicate ports.
 
 `semantic_validation` checks values and names for a Framework that is already in a cluster.
 """

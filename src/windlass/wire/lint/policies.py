@@ -1,7 +1,7 @@
 """Lint completion and retry policies: whether the job ends as its author intended.
 
-All diagnostics are warnings, because such a Framework can run. Whether a program exits is a guess from its command, so
-only commands that clearly do not exit are reported.
+All diagnostics are warnings, because such a Framework can run. Whether a program exits is a guess from its command, its
+role's name and the runtime, so only clear cases are reported.
 """
 
 import re
@@ -110,7 +110,7 @@ def _check_count(role: _Role, field: str, result: str, rule: Rule) -> Iterator[D
 
 
 def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
-    """Warn about tasks that never exit.
+    """Warn about tasks that never exit although the job waits for them.
 
     An attempt completes by the policy of a role, or when all tasks have completed.
     """
@@ -165,7 +165,7 @@ def _endless_reason(role: _Role) -> _Endless | None:
 
 
 def _endless_program(role: _Role) -> str:
-    """Return why a container of the role never exits; empty if all do."""
+    """Return why a container of the role never exits; empty if none is known to be endless."""
     is_parameter_server = role_names.type_of(role.name) == _PS
     for index, container in enumerate(tree.items_of(tree.dig(role.pod, "containers"))):
         words = _words(container)
@@ -184,7 +184,7 @@ def _endless_program(role: _Role) -> str:
 
 
 def _endless_command(text: str) -> str:
-    """Return the first endless command that does not run in the background."""
+    """Return the first endless command that does not run in the background; empty if there is none."""
     if not any(word in text for word in _ENDLESS_WORDS):
         return ""
     for found in re.finditer(_ENDLESS, text):
@@ -208,8 +208,8 @@ def _check_tasks(framework: tree.Mapping, roles: Sequence[_Role], path: str) -> 
     if deciding and all(_is_zero(role.node.get("taskNumber")) for role in deciding):
         for role in deciding:
             message = (
-                "only this role decides when the job succeeds, but it has no tasks: the job completes when all tasks "
-                "of the other roles have completed, with any result. Set taskNumber to at least 1"
+                "no role that decides when the job succeeds has tasks: the job completes when all tasks of the other "
+                "roles have completed, with any result. Set taskNumber to at least 1"
             )
             at = role.node.get("taskNumber") or role.node
             yield diagnostics.warning(at, f"{role.path}.taskNumber", message, Rule.NO_TASKS)

@@ -1,7 +1,7 @@
 """Lint ports and Framework names in commands, arguments and variables.
 
-The diagnostics are guesses about text, so they are warnings. A number counts as a port only after a word that ends in
-"port", or after a colon and a host that may belong to the Framework.
+The diagnostics are guesses about text, so they are warnings. A number counts as a port only after the word
+"port", also in a name such as `ps_port`, or after a host that may belong to the Framework and a colon.
 """
 
 import re
@@ -119,7 +119,7 @@ def roles_of(framework: tree.Mapping, path: str) -> Iterator[tuple[tree.Node, st
 
 
 def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    """Yield all containers with their paths, including init containers."""
+    """Yield all containers with their paths, including init and ephemeral containers."""
     for field in CONTAINER_FIELDS:
         for index, container in enumerate(tree.items_of(tree.dig(pod_spec, field))):
             if isinstance(container, tree.Mapping):

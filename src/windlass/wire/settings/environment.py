@@ -1,6 +1,6 @@
 """Settings as environment variables and flags, converted to the same tree as a file.
 
-`settings.file` validates the values of all sources. Functions get the environment as an argument.
+`settings.file` validates the values. Functions get the environment as an argument.
 """
 
 import math

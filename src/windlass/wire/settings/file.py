@@ -300,7 +300,7 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
 
 
 def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
-    """Reject Succeeded. The structural validation rejects other values."""
+    """Reject Succeeded. The structural validation rejects values other than Succeeded and Failed."""
     if node is not None and tree.text_of(node) == CompletionTypeName.SUCCEEDED:
         yield from structural_validation.wrong_value(
             node, f"{CompletionTypeName.FAILED}: only failed pods are classified", path

@@ -1,7 +1,7 @@
 """Write plain values as YAML. Strings that Kubernetes would parse as another type are quoted.
 
-A string of several lines, e.g. a script, becomes a block if it has only printable ASCII characters
-and no trailing spaces.
+A string of several lines, e.g. a script, becomes a block if it has only printable ASCII characters and no trailing
+spaces, does not start with a space or line break, and ends with a single line break.
 """
 
 import re
@@ -13,7 +13,7 @@ from windlass.wire.yaml import scalars
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LINES = re.compile(r"[!-~](?:[ -~]*[!-~])?\n(?:(?:[ -~]*[!-~])?\n)*(?:[ -~]*[!-~])\n")
-"""Two or more lines of printable ASCII characters without trailing spaces."""
+"""Two or more lines of printable ASCII characters without trailing spaces. The first line is not indented."""
 
 
 def dump(value: Any) -> bytes:

@@ -171,7 +171,7 @@ class _Builder:
         raise ParseError(_position(event.start_mark), problem, self._path())
 
     def _add(self, measured: _Measured, event: Any) -> None:
-        """Add a complete value to its parent. A collection has no event, and is already counted."""
+        """Add a complete value to its parent. `event` is None at the end of a collection, which is already counted."""
         node = measured.node
         if event is not None:
             self._count(measured.values, event)

@@ -31,7 +31,7 @@ class ParseError(Exception):
 
 
 def decode(data: bytes) -> str:
-    """Return the text. Raise `ParseError` if it is too large, not UTF-8, or contains characters that YAML forbids."""
+    """Return the text as YAML. Raise `ParseError` if it is too large or not UTF-8, or YAML forbids a character."""
     if len(data) > MAX_BYTES:
         raise ParseError(
             Position(1, 1),
@@ -71,7 +71,7 @@ def _not_utf8(data: bytes, offset: int) -> str:
 
 
 def _json_as_yaml(text: str) -> str:
-    """Replace the parts that JSON allows and YAML does not: tabs between tokens, and surrogate pairs."""
+    """Replace the parts that JSON allows and YAML does not: tabs between tokens, and escaped surrogate pairs."""
 
     def as_yaml(found: re.Match[str]) -> str:
         match found[0][0]:
