@@ -131,7 +131,10 @@ def test_waiting_for_a_deletion_times_out(deleting: Json) -> None:
             ["cannot be changed in place", "spec.selector", "windlass uninstall", "Frameworks", "kept"],
         ),
         ([api_error(422, "Invalid", "spec.replicas: too many")], ["rejected", "spec.replicas: too many"]),
-        ([errors.NoValidResponseError("cut")], ["did not answer (cut)", "Run the command again"]),
+        (
+            [errors.NoValidResponseError("cut")],
+            ["no valid answer from the server (cut)", "Run the command again"],
+        ),
         (
             [api_error(404, "NotFound", 'namespaces "windlass-system" not found')],
             ["namespace windlass-system does not exist"],

@@ -205,8 +205,8 @@ def _truncate_text(text: str) -> str:
 def _unmatched(
     pod: PodView, diagnostics: str, pod_status: PodCompletionStatus
 ) -> TaskAttemptCompletionStatus:
-    """Return the completion status of a failed pod that no class matches. Its code is the exit code of the failed
-    container that ended last; of several that ended in the same second, the first in order."""
+    """Return the completion status of a failed pod that no class matches. If a container failed, the code is the exit
+    code of the one that ended last; of several that ended in the same second, the first in order."""
     ends = [end for container in pod.containers if (end := _terminated_state(container)) is not None]
     failed = [end for end in ends if end.exit_code != 0]
     if not failed:

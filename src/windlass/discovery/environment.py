@@ -12,6 +12,7 @@ PET_MASTER_ADDR, _PORT   worker-0.digits, 2222
 PET_RDZV_BACKEND         c10d
 PET_RDZV_ENDPOINT        worker-0.digits:2222
 PET_RDZV_ID              ID of the attempt, so that tasks of different attempts do not join each other
+PET_RDZV_CONF            is_host=false  true for rank 0, which hosts the rendezvous
 
 JAX_COORDINATOR_ADDRESS  worker-0.digits:2222
 JAX_PROCESS_ID           1
@@ -120,7 +121,7 @@ def _plain(peers: Peers, _rendezvous: str) -> TaskVariables:
 
 
 def _mpi(peers: Peers, rendezvous: str) -> TaskVariables:
-    """Return the plain variables and settings of Open MPI, which uses PRRTE (prefix PRTE) since 5.0."""
+    """Return the variables of `_plain` and settings of Open MPI, which uses PRRTE (prefix PRTE) since 5.0."""
     settings = {
         "WINDLASS_HOSTFILE": HOSTFILE_PATH,
         "OMPI_MCA_orte_default_hostfile": HOSTFILE_PATH,

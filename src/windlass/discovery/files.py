@@ -5,7 +5,7 @@ injector.sh      exports and prints FB_WORKER_IPS=10.0.0.5,10.0.0.6 and FB_WORKE
 cluster.env      the same exports without printing, for the wrapped command
 hostfile         worker-0.pi slots=2
 tf_config.json   the value of TF_CONFIG
-configfile       10.0.0.5:49866      the workers on the first line
+configfile       10.0.0.5:49866      only if requested: the workers on the first line
                  10.0.0.4:49867      and the parameter servers on the last
 """
 
@@ -42,7 +42,7 @@ def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict
 
 
 def framework(gang: GangSpec) -> Json:
-    """Return the content of the Gang in the structure of a Framework."""
+    """Return the fields of the Framework that the Gang contains."""
     return {
         "kind": names.KIND,
         "metadata": {"name": gang.framework_name, "uid": gang.framework_uid},

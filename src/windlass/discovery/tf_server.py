@@ -1,4 +1,4 @@
-"""An idle TensorFlow server, for a notebook or a client to use: the default command of a task.
+"""An idle TensorFlow server, for a notebook or a client to use: the default command of a TensorFlow task.
 
 The program requires only Python and TensorFlow, so that it runs in any image that has them.
 """

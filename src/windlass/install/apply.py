@@ -163,7 +163,8 @@ def _not_owned(resource: Resource, subject: str) -> ApplyResult:
 
 
 def _replacement(live: Json, manifest: Json) -> Json:
-    """Return the manifest, with labels, annotations and fields of the live object that the manifest does not set."""
+    """Return the manifest, with those labels (except OWN_LABELS), annotations and fields of the live object that the
+    manifest does not set."""
     old, new = live["metadata"], manifest["metadata"]
     foreign = {key: value for key, value in (old.get("labels") or {}).items() if key not in OWN_LABELS}
     metadata = {

@@ -19,7 +19,7 @@ async def connect(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Requ
     async with Transport(cluster) as transport:
 
         async def send(request: Request) -> bytes:
-            """Send a request. If the server does not answer, the error names it."""
+            """Send a request. If there is no valid response, the error names the server."""
             try:
                 return await transport.send(request)
             except NoValidResponseError as error:

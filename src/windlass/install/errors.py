@@ -8,7 +8,7 @@ class InstallError(Exception):
 
 
 class NoAnswerError(InstallError):
-    """The API server did not answer."""
+    """The API server gave no valid answer."""
 
 
 def explain(error: errors.ApiError, subject: str) -> InstallError:
@@ -32,7 +32,5 @@ def _explanation(error: errors.ApiError) -> str:
                 "Frameworks and their definitions are kept."
             )
         case errors.NoValidResponseError():
-            return (
-                f"the server did not answer ({error}). Run the command again: it continues where it stopped."
-            )
+            return f"no valid answer from the server ({error}). Run the command again: it continues where it stopped."
     return f"the server rejected the request: {error}"

@@ -53,8 +53,8 @@ async def frameworks(send: Send, group: str) -> list[FrameworkSummary]:
 
 
 async def foreign_objects(send: Send, namespace: str) -> list[str]:
-    """Return the names of a few objects of a namespace, of any kind, that neither Windlass nor Kubernetes itself
-    created.
+    """Return the names of a few objects of a namespace, of any kind, that neither `windlass install` nor Kubernetes
+    itself created, and that are not being deleted.
 
     A kind whose definition was just deleted may still be in the discovery document. Listing it then fails with 404.
     """
@@ -113,7 +113,7 @@ class _Groups(Sparse, frozen=True):
 
 
 async def _namespaced_resources(send: Send) -> list[Resource]:
-    """Return every namespaced resource that can be listed, each in its preferred version."""
+    """Return the namespaced resources that can be listed, in the preferred version of each group, without _IGNORED."""
     groups = msgspec.json.decode(await send(_discovery("/apis")), type=_Groups).groups
     paths = ["/api/v1", *(f"/apis/{group.preferred_version.group_version}" for group in groups)]
     found: list[Resource] = []

@@ -34,7 +34,7 @@ RESOURCES: dict[str, Resource] = {
 }
 
 UNINSTALL_ORDER: tuple[Resource, ...] = (
-    # The controller stops before it loses its permissions.
+    # The Deployment comes first, because the controller needs its permissions while it runs.
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     POD_MONITORS,
@@ -53,7 +53,10 @@ def resource_of(manifest: Json) -> Resource:
 
 
 def object_name(resource: Resource, name: str, namespace: str = "") -> str:
-    """Return the name as kubectl writes it, with the namespace: `deployment.apps/windlass-controller in team`."""
+    """Return the name as kubectl writes it, with the namespace: `deployment.apps/windlass-controller in team`.
+
+    Only an `s` is removed from the plural, so irregular singulars are wrong, e.g. `networkpolicie`.
+    """
     singular = resource.plural.removesuffix("s")
     kind = f"{singular}.{resource.group}" if resource.group else singular
     return f"{kind}/{name} in {namespace}" if namespace else f"{kind}/{name}"

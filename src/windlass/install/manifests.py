@@ -10,7 +10,7 @@ from windlass.wire.crd import manifests as crd_manifests
 from windlass.wire.yaml import dump as yaml_dump
 
 _RBAC = "rbac.authorization.k8s.io"
-_ROLE_SUFFIXES = {Scope.CLUSTER: "definitions", Scope.WATCHED: "frameworks", Scope.OWN: "lease"}
+_ROLE_SUFFIXES = {Scope.CLUSTER: "definitions", Scope.WATCHED: "frameworks", Scope.LEASE: "lease"}
 _GANGS_SUFFIX = "gangs"
 """The suffix of the role that lets the barriers in pods read Gangs."""
 

@@ -21,7 +21,7 @@ PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 OWN_LABELS: dict[str, str] = {PART_OF: "windlass", MANAGED_BY: "windlass"}
-"""The labels of all objects that `windlass install` creates, and of no others."""
+"""The labels of all objects that `windlass install` creates, and of the controller's pods."""
 
 
 class InstallOptions(msgspec.Struct, frozen=True):

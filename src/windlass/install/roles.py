@@ -23,7 +23,7 @@ _CORE = ""
 
 class Scope(StrEnum):
     WATCHED = "where Frameworks are watched"
-    OWN = "in the controller's own namespace"
+    LEASE = "in the namespace of the Lease (default: the controller's)"
     CLUSTER = "cluster-wide"
 
 
@@ -39,7 +39,7 @@ class Permission(msgspec.Struct, frozen=True):
 
 
 _watched = functools.partial(Permission, Scope.WATCHED)
-_leases = functools.partial(Permission, Scope.OWN, "coordination.k8s.io", "leases")
+_leases = functools.partial(Permission, Scope.LEASE, "coordination.k8s.io", "leases")
 _definitions = functools.partial(
     Permission, Scope.CLUSTER, "apiextensions.k8s.io", "customresourcedefinitions"
 )
@@ -60,7 +60,7 @@ def permissions(settings: Settings) -> tuple[Permission, ...]:
                 names=(settings.lease_name,),
             ),
         )
-    reason = "to report missing or outdated definitions at the start"
+    reason = "to report missing or outdated definitions"
     needed.append(_definitions((Verb.GET,), reason, names=DEFINITIONS))
     if settings.manage_crds:
         needed += (
@@ -138,13 +138,13 @@ def namespaces(namespace: str, settings: Settings) -> dict[Scope, tuple[str, ...
     """Return the namespaces of each scope for a controller in a namespace. An empty string means the whole cluster."""
     return {
         Scope.WATCHED: settings.namespaces or ("",),
-        Scope.OWN: (settings.lease_namespace or namespace,),
+        Scope.LEASE: (settings.lease_namespace or namespace,),
         Scope.CLUSTER: ("",),
     }
 
 
 def rules(granted: Iterable[Permission]) -> list[Json]:
-    """Return the rules of a Role. Consecutive permissions that differ only in their verbs become one rule."""
+    """Return the rules of a Role. Consecutive permissions for the same resource and names become one rule."""
 
     def target(permission: Permission) -> tuple[str, str, tuple[str, ...]]:
         return permission.group, permission.resource, permission.names

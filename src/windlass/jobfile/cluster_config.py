@@ -31,7 +31,8 @@ _OBJECT_FIELDS = frozenset({"apiVersion", "kind"})
 
 
 def is_config(node: tree.Node) -> bool:
-    """Return whether a document has imports or a list of resources. In a job file, resources are a mapping."""
+    """Return whether a document has imports or a list of resources, but neither apiVersion nor kind. In a job file,
+    resources are a mapping."""
     if not isinstance(node, tree.Mapping) or _OBJECT_FIELDS & node.entries.keys():
         return False
     return "imports" in node.entries or isinstance(node.entries.get("resources"), tree.Sequence)
@@ -208,8 +209,8 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_jobs(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    """Check that clusters have tasks, and job names that are unique: Services are named after jobs, not after
-    clusters."""
+    """Check that clusters have tasks, and valid job names that are unique in their namespace: Services are named after
+    jobs, not after clusters."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:
@@ -252,7 +253,7 @@ def _check_job_name(
 
 
 def _has_tasks(job: tree.Node) -> bool:
-    """Return whether a job has tasks. An invalid number has its own diagnostic."""
+    """Return whether a job has tasks. An invalid number counts as tasks, because it has its own diagnostic."""
     number = tree.dig(job, "num_tasks")
     return not (isinstance(number, tree.Scalar) and number.value == 0)
 

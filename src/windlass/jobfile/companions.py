@@ -174,7 +174,7 @@ def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Ite
 
 
 def _read_only_volume(node: tree.Mapping, path: str) -> str:
-    """Return the name of the read-only volume that contains a path; empty if none does."""
+    """Return the name of the volume that contains a path if it has `readOnly: true`; otherwise an empty string."""
     volume = jobfile_volumes.volume_at(storage.mount_paths_of(node), path)
     if volume is None:
         return ""

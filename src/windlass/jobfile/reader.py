@@ -1,6 +1,6 @@
 """Check a job file, and convert it to a Job.
 
-These checks concern single fields. `render.validation` checks their combination and the resulting Framework.
+`render.validation` also checks whether the roles fit the runtime, and the Framework that is rendered from the job.
 """
 
 import re
@@ -31,7 +31,8 @@ _FRAMEWORK_FIELDS = frozenset(structural_validation.field_names(Framework)) - _O
 
 
 def is_job(node: tree.Node) -> bool:
-    """Return whether a document is a job file: unlike an object of Kubernetes, it has no kind."""
+    """Return whether a document is a job file: unlike an object of Kubernetes, it has neither apiVersion nor kind. A
+    document with fields of a Framework and none of a job is not one."""
     if not isinstance(node, tree.Mapping) or not node.entries or _OBJECT_FIELDS & node.entries.keys():
         return False
     return any(key in FIELDS for key in node.entries) or not _FRAMEWORK_FIELDS & node.entries.keys()
@@ -60,7 +61,7 @@ def job_of(node: tree.Node) -> Job:
 
 
 def task_count(role: tree.Node) -> int:
-    """Return the number of tasks; 0 if it is invalid."""
+    """Return the number of tasks; 0 if it is not an integer."""
     node = tree.dig(role, "tasks")
     if node is None:
         return Role().tasks

@@ -55,7 +55,7 @@ def type_check(type_name: str) -> Check:
 
 
 def starts_with_letter(name: str) -> bool:
-    """Return whether the name of a Service may start like this. The other characters are checked elsewhere."""
+    """Return whether the name does not start with a digit. Other invalid characters are reported elsewhere."""
     return not name[:1].isdecimal()
 
 
@@ -142,7 +142,7 @@ def check_resources(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def check_single_source(
     node: tree.Mapping, found: list[str], sources: tuple[str, ...], path: str, fields: tuple[str, ...] = ()
 ) -> Iterator[Diagnostic]:
-    """Require that exactly one source is set. `fields` are the valid keys.
+    """Require that exactly one source is set. `fields` are the valid keys; without them, no key counts as misspelt.
 
     If no source is set but a key resembles one, yield nothing: the misspelt key has its own diagnostic.
     """

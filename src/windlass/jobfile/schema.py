@@ -66,7 +66,7 @@ def _sentence(text: str) -> str:
 
 
 def _plain(field: Json) -> Json:
-    """Return a field without null as a choice, and without an empty default."""
+    """Return a field without null as a choice, and without a default that is null, false, 0 or empty."""
     choices = [choice for choice in field.get("anyOf", ()) if choice != {"type": "null"}]
     rest = _without(field, "anyOf") if field.get("default") else _without(field, "anyOf", "default")
     if len(choices) == 1:

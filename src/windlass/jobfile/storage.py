@@ -124,7 +124,7 @@ _SERVER_RULES: dict[str, rules.Check] = {
 
 
 def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Require a node that has the folders of all volumes."""
+    """Require a node that has the folders of all volumes with `nodes`."""
     common: set[str] | None = None
     for name, volume in volumes_of(node).items():
         items = tree.items_of(volume.get("nodes"))
@@ -189,7 +189,8 @@ _ENTRY_RULES: dict[str, rules.Check] = {
 def check_volume_path(
     job: tree.Mapping, node: tree.Node, path: str, *, must_be_writable: bool = False
 ) -> Iterator[Diagnostic]:
-    """Check a path in a volume that all tasks of the job share."""
+    """Require a path in a volume of the job that is not an emptyDir and, for `must_be_writable`, not a configMap or
+    secret."""
     text = tree.text_of(node)
     if text is None:
         return

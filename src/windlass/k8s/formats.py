@@ -1,4 +1,4 @@
-"""Validation of names, labels, keys and ports, with the messages of Kubernetes.
+"""Validation of names, labels, keys, ports and other values, with the messages of Kubernetes.
 
 Each check returns the problems of a value: an empty tuple if it is valid. The caller adds the name of the field.
 """
@@ -193,7 +193,7 @@ def path_segment_prefix(value: str) -> Problems:
 
 
 def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:
-    """Check the length in bytes. Kubernetes writes "bytes" only for label keys and values."""
+    """Check the length in bytes. Kubernetes writes "bytes" only for qualified names and label values."""
     return () if len(value.encode()) <= limit else (f"must be no more than {limit} {unit}",)
 
 

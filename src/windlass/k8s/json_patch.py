@@ -109,7 +109,7 @@ def undecodable(value: Any, go_type: str, prefix: str = "") -> api_errors.ApiErr
 
 
 def inapplicable() -> api_errors.ApiError:
-    """Return the error of Kubernetes for every well-formed patch that cannot be applied."""
+    """Return the error of Kubernetes for a well-formed patch that cannot be applied."""
     return api_errors.ApiError(
         422, "Invalid", "the server rejected our request due to an error in our request", {}
     )
@@ -209,7 +209,7 @@ def _path(operation: dict[str, Any], name: str) -> list[str]:
 
 
 def _member(container: Any, token: str) -> Any:
-    """Return the value at a key. As in Kubernetes, a missing member is null: `test` and `copy` accept it."""
+    """Return the value at a key. As in Kubernetes, a missing member of a map is null: `test` and `copy` accept it."""
     match container:
         case dict():
             return container.get(token)

@@ -24,7 +24,7 @@ _OPERATORS = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn"
 
 
 class LabelRequirement(msgspec.Struct, frozen=True):
-    """A requirement on one label. `operator` is one of matchExpressions, or Gt or Lt of a node affinity."""
+    """A requirement on one label. `operator` is one of matchExpressions, or Gt or Lt (in text and node affinities)."""
 
     key: str
     operator: str

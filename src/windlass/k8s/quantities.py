@@ -15,7 +15,7 @@ MILLI = Decimal("1e-3")
 
 
 def parse(text: str | float) -> Decimal:
-    """Return the amount; 0 for an invalid quantity, which validation rejects earlier."""
+    """Return the amount, limited to 63 bits; 0 for an invalid quantity, which validation rejects earlier."""
     match = _FORMAT.fullmatch(str(text))
     if match is None:
         return Decimal(0)
@@ -32,7 +32,10 @@ def is_quantity(text: str) -> bool:
 
 
 def canonical(text: str | float, precision: Decimal = _NANO) -> str:
-    """Return the canonical form: no fraction, and the largest possible suffix. Round up to `precision`."""
+    """Return the canonical form: no fraction, and the largest possible suffix. Round up to `precision`.
+
+    An invalid or too large quantity is returned unchanged.
+    """
     match = _FORMAT.fullmatch(str(text))
     amount = parse(text)
     if match is None or abs(amount) == _MAX:

@@ -1,7 +1,8 @@
-"""Strategic merge patches of built-in kinds, whose lists are merged by keys.
+"""Strategic merge patches of built-in kinds: some lists are merged by keys.
 
-Directives: `$patch` replaces or deletes a map or list item, `$deleteFromPrimitiveList/<field>` removes values from a
-list, `$setElementOrder/<field>` sets the order of a list, `$retainKeys` names the fields to keep.
+Directives: `$patch` replaces or deletes a map, replaces a list or deletes a list item,
+`$deleteFromPrimitiveList/<field>` removes values from a list, `$setElementOrder/<field>` sets the order of a list,
+`$retainKeys` names the fields to keep.
 
 As in Kubernetes, many invalid patches cause HTTP 500 with an empty reason.
 """
@@ -270,7 +271,7 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
 def _ordered(items: list[Any], order: list[Any], server: list[Any], rule: Rule) -> list[Any]:
     """Return the items: those in `order` in its order, the others in the order of `server`, the list before the patch.
 
-    An item that is not in `order` stays before the next item of `server`.
+    An item that is not in `order` comes before the first item of `order` that followed it in `server`.
     """
     identity = _identity(rule)
     positions, server_positions = _positions(order, identity), _positions(server, identity)
@@ -322,7 +323,7 @@ def _check_items(*lists: list[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a patch without nulls and directives."""
+    """Return a value of a patch without directives and null fields."""
     if isinstance(value, dict):
         return _replaced(value) if _DIRECTIVE in value else _plain_map(value)
     if isinstance(value, list):

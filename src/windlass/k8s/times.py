@@ -22,7 +22,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Return a duration as Go prints it: `10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`."""
+    """Return a duration as Go prints it, rounded to milliseconds: `10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`."""
     milliseconds = round(duration / timedelta(milliseconds=1))
     if milliseconds < 1000:
         return f"{milliseconds}ms" if milliseconds else "0s"

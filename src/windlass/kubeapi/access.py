@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MIN_RENEWAL_INTERVAL_SEC = 10.0
-"""Minimum interval, in case the server rejects all credentials or a plugin fails."""
+"""Minimum interval between renewals, in case the server rejects all credentials or a plugin fails."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -124,9 +124,11 @@ async def load(
     service_account: Path = SERVICE_ACCOUNT,
     clock: Callable[[], float] = time.monotonic,
 ) -> Access:
-    """Load the given file, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    """Load the given file, else $KUBECONFIG, else, unless a context is given, the pod's service account, else
+    ~/.kube/config.
 
-    `server` replaces the address in the configuration. Raises AccessError.
+    `server` replaces the address in the configuration, or is used without one. Credentials are not sent over http.
+    Raises AccessError.
     """
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home(), ".kube", "config")
@@ -199,7 +201,7 @@ def _renewal_due_at(config: ClusterConfig, now: float) -> float | None:
 
 
 def _is_local(server: str) -> bool:
-    """Return whether the server is on this machine. Python would use a proxy even for such a server."""
+    """Return whether the server has a loopback address. Python would use a proxy even for such a server."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

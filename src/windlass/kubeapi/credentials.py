@@ -19,7 +19,7 @@ class Tls(msgspec.Struct, frozen=True):
     certificate: bytes = b""
     """PEM of the client certificate; empty for none."""
     key: bytes = b""
-    """PEM; empty if `certificate` contains the key."""
+    """PEM; empty if `certificate` is empty or contains the key."""
     verifies_server: bool = True
     server_name: str = ""
     """The expected name in the server's certificate, if it differs from the host."""

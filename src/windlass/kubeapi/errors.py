@@ -19,7 +19,8 @@ class ApiError(Exception):
 
 
 class NoValidResponseError(ApiError):
-    """A timeout, a closed connection, or an invalid response. The request may have been processed or not."""
+    """A timeout, a closed connection, or an invalid response. Unless it is a NotSentError, the request may have been
+    processed or not."""
 
 
 class NotSentError(NoValidResponseError):
@@ -46,7 +47,7 @@ class ResponseError(ApiError):
 
 
 class NotFoundError(ResponseError):
-    """The object or the kind does not exist."""
+    """The object, its namespace or its kind does not exist."""
 
 
 class ConflictError(ResponseError):
@@ -62,11 +63,11 @@ class ExpiredError(ResponseError):
 
 
 class InvalidError(ResponseError):
-    """The object is not valid."""
+    """The object or the patch is not valid."""
 
 
 class ForbiddenError(ResponseError):
-    """The user has no permission."""
+    """The user has no permission, or an admission plugin rejects the request, e.g. because of a quota."""
 
 
 class UnauthorizedError(ResponseError):

@@ -1,8 +1,8 @@
 """Reads kubeconfig files and the service account of a pod with kubernetes_asyncio.
 
-Only `access` imports this module, and only if there is such a file, because the library takes 38 MB of memory. The
-library merges files, finds contexts, runs plugins and refreshes tokens. This module overrides methods of the library
-that behave differently from kubectl or are not secure.
+Only `access` imports this module, and only to read such files, because the library takes 38 MB of memory. The library
+merges files, finds contexts, runs plugins and refreshes tokens. This module overrides methods of the library that
+behave differently from kubectl or are not secure.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> ClusterConfig:
         authority = Path(target.ssl_ca_cert).read_bytes()
     except (ConfigException, OSError) as error:
         raise AccessError(
-            f"cannot use the service account of this pod in {folder}: {error} "
+            f"cannot use the service account of this pod in {folder}: {str(error).removesuffix('.')}. "
             "Remove automountServiceAccountToken: false from the pod, or specify a kubeconfig."
         ) from error
     namespace = folder / "namespace"
@@ -89,7 +89,8 @@ class _Target:
 
 
 def _merged(paths: str) -> kube_config.KubeConfigMerger:
-    """Merge the files that are not empty. The library fails for an empty file, e.g. /dev/null; kubectl accepts it."""
+    """Merge the files that exist and are not empty. The library fails for an empty file, e.g. /dev/null; kubectl
+    accepts it."""
     files = [(path, Path(path).expanduser()) for path in paths.split(os.pathsep) if path]
     present = [path for path, file in files if file.exists() and file.stat().st_size > 0]
     if not present:

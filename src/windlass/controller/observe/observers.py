@@ -113,7 +113,8 @@ class Observers:
 def snapshot_lines(
     framework: Framework, reasons: Sequence[Reason], settings: LogObjectSnapshot
 ) -> Iterator[str]:
-    """Yield a line for each status that a retry or rescale has removed (statement 49 of docs/behaviours.md)."""
+    """Yield a line for each status that a retry or rescale has removed, if it is enabled (statement 49 of
+    docs/behaviours.md)."""
     for reason in reasons:
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
         if trigger is None or not snapshots.is_enabled(trigger, settings):
