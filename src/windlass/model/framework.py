@@ -54,7 +54,7 @@ class RetryPolicySpec(Sparse, frozen=True):
     max_transient_retry_count: Count | None = None
     """Maximum number of retries that fancyRetryPolicy does not count. Absent: unlimited."""
     retry_backoff: RetryBackoff | None = None
-    """Absent: no delay, except after a Transient Conflict failure of a Framework."""
+    """Absent: no delay, except after a Transient Conflict failure of a Framework with fancyRetryPolicy."""
 
 
 class CompletionPolicySpec(Sparse, frozen=True):

@@ -98,7 +98,7 @@ class LoadData(Sparse, frozen=True, kw_only=True):
     command: Command | None = None
     """Command to run in `to`."""
     image: str = ""
-    """Image for the command or the download. Default: the job's image."""
+    """Image of the container that loads the files. Default: the job's image."""
 
 
 class Volume(Sparse, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Port on which tasks listen for each other. Default: 2222 with tensorflow, pytorch and jax, none with mpi and
     plain."""
     barrier: bool = False
-    """Start the tasks only when all of them have addresses."""
+    """Start the tasks only when all of them have addresses. Always on with mpi."""
     retry: Retry = Retry()
     """Numbers of retries."""
     pending_deadline: Duration | None = None
@@ -226,9 +226,9 @@ class Job(Sparse, frozen=True, kw_only=True):
     tolerations: tuple[Json, ...] = ()
     """Tolerations of node taints, as in Kubernetes."""
     labels: dict[str, str] = {}
-    """Labels of the Framework and its pods."""
+    """Labels of the objects of the job, e.g. the Framework and its pods."""
     annotations: dict[str, str] = {}
-    """Annotations of the Framework."""
+    """Annotations of the Framework or, without one, of the Jobs and StatefulSets."""
     pod: Json = {}
     """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
 

@@ -38,7 +38,7 @@ RUNTIME_ANNOTATION = "windlass.dev/runtime"
 BARRIER_ANNOTATION = "windlass.dev/barrier"
 """On a Framework: whether its tasks start only when all of them have addresses, a value of `Barrier`."""
 PORTS_ANNOTATION = "windlass.dev/ports"
-"""On the ConfigMap of an attempt: the ports of its tasks if pods share one network."""
+"""On the ConfigMap of an attempt: the port of the first task of each role if pods share one network."""
 
 DEFAULT_PORT = 2222
 """Port of a task that declares none. The first examples of distributed TensorFlow used this port."""

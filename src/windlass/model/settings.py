@@ -52,7 +52,7 @@ class LogFrameworkSnapshot(Sparse, frozen=True):
     on_framework_retry: bool = True
     """Log the status of the completed attempt before a Framework is retried."""
     on_framework_deletion: bool = True
-    """Log a Framework before it is deleted."""
+    """Log a Framework when it has been deleted."""
 
 
 class LogTaskSnapshot(Sparse, frozen=True):
@@ -64,7 +64,7 @@ class LogTaskSnapshot(Sparse, frozen=True):
 
 class LogPodSnapshot(Sparse, frozen=True):
     on_pod_deletion: bool = True
-    """Log a pod before it is deleted."""
+    """Log a pod when it has been deleted."""
 
 
 class LogObjectSnapshot(Sparse, frozen=True):
@@ -96,7 +96,7 @@ class Settings(Sparse, frozen=True):
     """Timeout of a request. With leader election, the controller starts a request only if the lease is valid for
     longer than this timeout. At most `leaseRenewDeadlineSec`."""
     worker_number: Positive = 200
-    """Number of Frameworks reconciled in parallel."""
+    """Maximum number of Frameworks reconciled in parallel."""
     namespaces: tuple[Namespace, ...] = ()
     """Namespaces to manage. Empty: all."""
     manage_crds: bool = False
@@ -138,9 +138,10 @@ class Settings(Sparse, frozen=True):
     framework_completed_retain_sec: NotNegative = 30 * 24 * 3600
     """Time to keep a completed Framework that has no ttlSecondsAfterFinished."""
     framework_min_retry_delay_sec_for_transient_conflict_failed: NotNegative = 60
-    """Minimum delay before a Framework that failed with a conflict is retried."""
+    """Minimum delay before a Framework with fancyRetryPolicy is retried after a Transient Conflict failure."""
     framework_max_retry_delay_sec_for_transient_conflict_failed: NotNegative = 900
-    """Maximum delay before a Framework that failed with a conflict is retried."""
+    """Maximum delay before a Framework with fancyRetryPolicy is retried after a Transient Conflict failure, unless its
+    retryBackoff is longer."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """When complete objects are logged."""
     pod_failure_spec: tuple[FailureClass, ...] = ()

@@ -8,7 +8,7 @@ from windlass.model.base import Json
 
 
 class Part(StrEnum):
-    """Part of the output, as `--only` selects it, in the order of the output."""
+    """Part of the output, as `--only` selects it. The parts of a job are in the order of the output."""
 
     OTHERS = "others"
     """Other objects of the file, and objects from templates of the user."""

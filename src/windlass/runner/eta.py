@@ -41,7 +41,7 @@ class Pace:
 
 
 def progress_file(pod: Pod, folder: PodDirectory) -> Path | None:
-    """Return the path of a pod's progress file on this machine, if it is in a volume on this machine."""
+    """Return the path of a pod's progress file on this machine, if it is in an emptyDir or hostPath volume."""
     for container in pod.spec.containers:
         for variable in container.env:
             if variable.name == VARIABLE and variable.value:

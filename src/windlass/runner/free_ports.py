@@ -18,7 +18,7 @@ _TRIES = 200
 
 
 class NoFreePortError(RequestError):
-    """There are not enough free ports for a Framework."""
+    """No range of consecutive free ports was found for a Framework."""
 
 
 def choose(

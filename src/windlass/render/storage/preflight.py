@@ -40,8 +40,8 @@ def name(job: str) -> str:
 
 
 def is_needed(job: Job) -> bool:
-    """Return whether the job has required files or volumes on a network."""
-    return bool(job.needs) or any(_is_remote(volume) for volume in job.volumes.values())
+    """Return whether the job has required files or volumes that may be on a network."""
+    return bool(job.needs) or any(_may_be_remote(volume) for volume in job.volumes.values())
 
 
 def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
@@ -87,7 +87,7 @@ def place_of(volume: Volume, name: str, share: Share | None = None, relative_pat
 def _required_paths(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:
     """Yield each path with the message to print if it is missing."""
     for name, volume in job.volumes.items():
-        if _is_remote(volume):
+        if _may_be_remote(volume):
             yield volume.at, f"{volume.at} does not respond: it is {place_of(volume, name, share)}"
     for path in job.needs:
         found = volumes.volume_at({name: volume.at for name, volume in job.volumes.items()}, path)
@@ -101,7 +101,7 @@ def _required_paths(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:
         )
 
 
-def _is_remote(volume: Volume) -> bool:
+def _may_be_remote(volume: Volume) -> bool:
     return bool(volume.nfs or volume.share or volume.cephfs or volume.pvc)
 
 
