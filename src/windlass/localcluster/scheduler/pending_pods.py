@@ -52,7 +52,7 @@ class PodGroup:
     def __init__(self, key: GroupKey, priority: int) -> None:
         self.key = key
         self.priority = priority
-        # In order of arrival.
+        # In the order in which they were added to the group.
         self.pods: dict[str, PendingPod] = {}
         # The result of the last decision, which applies to all pods but those in `undecided`.
         self.message = ""

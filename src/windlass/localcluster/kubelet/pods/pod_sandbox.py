@@ -149,7 +149,10 @@ class PodSandbox:
         )
 
     def refresh_hosts(self, pod: Json) -> None:
-        """Write /etc/hosts if its input has changed: every change of a pod in the namespace leads to this call."""
+        """Write /etc/hosts if its input has changed.
+
+        Every change of a pod or Service in the namespace leads to this call.
+        """
         entries = self._objects.host_entries(pod)
         if self._written_hosts != (entries, self._addresses):
             directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)

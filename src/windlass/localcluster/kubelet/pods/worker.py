@@ -107,7 +107,7 @@ class PodWorker:
         self.containers.changed.set()
 
     def refresh_volumes(self) -> None:
-        """An object that the pod refers to has changed: update volume files, and retry a failed setup at once."""
+        """An object that the pod may refer to has changed: update volume files, and retry a failed setup at once."""
         self.sandbox.refresh_volumes(self.pod)
         self._retry_at = 0.0
         self.containers.changed.set()

@@ -336,9 +336,9 @@ def _apply(folder: Path, files: tuple[tuple[str, int | str], ...]) -> bool:
 
 
 def was_killed_for_memory(before: str, after: str) -> bool:
-    """Return whether the OOM-kill counter has increased. It does not always start at 0: a cgroup may outlive a run.
+    """Return whether the OOM-kill counter has increased between two contents of its file.
 
-    The counter is in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13).
+    The file is `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13).
     """
     return (counter(after, "oom_kill") or 0) > (counter(before, "oom_kill") or 0)
 
