@@ -5,8 +5,8 @@ receives the signals of Kubernetes. Any other string runs in a shell.
 
 Kubernetes replaces `$(NAME)` with the value of the container's variable. A command without a shell keeps `$(NAME)`. In
 a shell command it is replaced with `${NAME}`, so that the shell does not interpret quotes or commands in the value. Any
-other `$(` in a shell command is escaped, because it is shell syntax. A name in capital letters or a known name
-counts as a variable.
+other `$(` and `$$` in a string is escaped, so that Kubernetes does not change it. A name in capital letters or a known
+name counts as a variable.
 """
 
 import re

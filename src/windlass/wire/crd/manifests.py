@@ -210,7 +210,7 @@ class _Schemas:
 
 
 class _SpecSchemas(_Schemas):
-    """The spec, which users write: absent fields have defaults, and unknown fields are dropped."""
+    """The spec, which users write: absent fields get defaults, and unknown fields outside pod templates are dropped."""
 
     def _struct(self, struct: inspect.StructType) -> Json:
         schema = super()._struct(struct)
