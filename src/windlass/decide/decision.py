@@ -45,7 +45,7 @@ def decide(
     """Return the decision. The same input gives the same decision, and the input is not changed.
 
     `unstored` is the previous decision on the same Framework if its status is not stored yet. The new decision
-    continues from that status, so that observations and their times are kept, and replaces the previous decision.
+    replaces it and, if possible, continues from its status, so that observations and their times are kept.
     """
     if observed.other_controller:
         return _yield_to_other_controller(framework, observed, now)

@@ -1,6 +1,6 @@
-"""The permissions of the controller, each with its reason. Roles are generated from this list.
+"""The permissions of the controller and of barriers, each with its reason. Roles are generated from these lists.
 
-Tests compare the list with the requests of the controller: every request is allowed, and every permission is used.
+Tests compare the controller's permissions with its requests: every request is allowed, and every permission is used.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Uninstalls the controller: deletes only the objects of its installation."""
+"""Uninstalls the controller: deletes the objects of its installation and, on request, the CustomResourceDefinitions."""
 
 import contextlib
 import re

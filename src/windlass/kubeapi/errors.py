@@ -36,7 +36,7 @@ class NotKubernetesError(NoValidResponseError):
 
 
 class ResponseError(ApiError):
-    """The server rejected the request."""
+    """The server answered with an error."""
 
     def __init__(self, failure: ApiFailure, retry_after: float | None = None) -> None:
         reason = f" {failure.reason}" if failure.reason else ""
