@@ -29,7 +29,7 @@ from windlass.barrier import run as barriers
 def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     """Wait until every task of the Framework has an address.
 
-    The command runs in a pod of the Framework. It writes framework.json, injector.sh, cluster.env, hostfile and
+    The command runs in a pod of a Framework. It writes framework.json, injector.sh, cluster.env, hostfile and
     tf_config.json into the working directory. The exit code is 0 on success, 201 after a timeout, 210 if the Framework
     does not exist or an environment variable is missing or invalid, and 1 after any other error.
     """

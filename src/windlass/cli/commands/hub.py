@@ -25,7 +25,9 @@ def hub(request: ForwardRequest, user: str | None) -> None:
         windlass hub job.yaml
     """
     if user is not None and request.is_file:
-        raise click.UsageError("--new-password requires the name of a job: with FILE, all passwords are new")
+        raise click.UsageError(
+            "--new-password requires the name of a job: with FILE, the passwords are set at each start"
+        )
     companion_forward.open_companion(
         request, companion_forward.password_renewal(user) if user is not None else None
     )

@@ -110,8 +110,8 @@ def init(
 ) -> None:
     """Write a job file for SCRIPT.
 
-    Values without an option are inferred from the script, which is read and not run. On a terminal, if no option
-    sets a value of the job, init prompts for the most important values, with the inferred ones as defaults.
+    Values without an option are inferred from the script, which is read and not run, or have defaults. On a terminal,
+    if no option sets a value of the job, init prompts for the most important values.
 
     \b
         windlass init train.py
@@ -251,7 +251,7 @@ def _name(script: str | None) -> str:
 
 
 def _prompt(draft: JobDraft) -> InitOptions:
-    """Prompt for the most important values, with the inferred ones as defaults."""
+    """Prompt for the most important values, with those of the draft as defaults."""
     name = click.prompt("Name of the job", default=draft.name, err=True)
     runtimes = click.Choice([str(runtime) for runtime in Runtime])
     runtime = Runtime(click.prompt("Runtime", default=str(draft.runtime), type=runtimes, err=True))

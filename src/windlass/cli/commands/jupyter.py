@@ -20,5 +20,7 @@ def jupyter(request: ForwardRequest, new_password: bool) -> None:
         windlass jupyter job.yaml
     """
     if new_password and request.is_file:
-        raise click.UsageError("--new-password requires the name of a job: with FILE, the password is new")
+        raise click.UsageError(
+            "--new-password requires the name of a job: with FILE, the password is set at each start"
+        )
     companion_forward.open_companion(request, companion_forward.password_renewal() if new_password else None)

@@ -21,7 +21,7 @@ _NOT_FIXED = " (not fixed automatically: edit the file)"
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The output of `--output json`."""
+    """The result of the checks, as `--output json` prints it."""
 
     files: int
     errors: int

@@ -45,8 +45,9 @@ class OutputMode(StrEnum):
 @click.command(
     cls=run_options.WithCommand,
     epilog="The exit code is 0 if all jobs succeeded, otherwise that of the first job in the file that failed: its "
-    "completion code if that is between 1 and 255, else 125. It is 2 for an invalid file or command line, 124 after a "
-    "timeout and 130 after Ctrl-C. The last line of --output json has the exact completion code.",
+    "completion code if that is between 1 and 255, else 125. It is 1 if a prerequisite fails, 2 for an invalid file or "
+    "command line, 124 after a timeout or if the cluster fails, and 130 after Ctrl-C. With --output json, the "
+    "last line of each job has the exact completion code.",
 )
 @run_options.add_options
 def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The command `windlass tf-server`, which a TensorFlow task without a command runs."""
+"""The command `windlass tf-server`: runs the program that is the default command of TensorFlow tasks."""
 
 import os
 import sys
@@ -13,6 +13,6 @@ def tf_server() -> None:
     """Run a TensorFlow server that only executes the operations of a notebook or another client.
 
     The server reads TF_CONFIG. If that is not set, it reads JOB_NAME, TASK_INDEX, and the addresses in CLUSTER_CONFIG
-    or in PS_HOSTS and WORKER_HOSTS. It runs until it receives a signal.
+    or in variables such as PS_HOSTS and WORKER_HOSTS. It runs until it receives a signal.
     """
     os.execv(sys.executable, [sys.executable, "-c", program.PROGRAM])  # noqa: S606

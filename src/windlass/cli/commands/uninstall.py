@@ -36,7 +36,8 @@ def uninstall(
     context: str,
     yes: bool,
 ) -> None:
-    """Remove the controller, its roles, and its namespace if that contains nothing else.
+    """Remove the controller and its roles, and its namespace if `windlass install` created it and it contains nothing
+    else.
 
     Frameworks and CustomResourceDefinitions are kept unless --crds is set. Without a controller, nothing manages the
     kept Frameworks.
@@ -68,11 +69,11 @@ async def _uninstall(
             definitions = f", the definitions of {groups} and ALL their Frameworks" if groups else ""
             question = f"Remove the controller in {options.namespace} and its roles{definitions}?"
             click.confirm(question, abort=True)
-        is_installed = False
+        has_printed = False
         async for line in remove(send, options, asyncio.sleep):
             click.echo(line)
-            is_installed = True
-    if not is_installed:
+            has_printed = True
+    if not has_printed:
         click.echo(f"Windlass is not installed in the namespace {options.namespace}: nothing was deleted")
     if live and not options.deleted_groups:
         click.echo(

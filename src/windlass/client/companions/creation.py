@@ -128,7 +128,7 @@ async def delete_unused(
 async def _delete_others(
     connection: Connection, resource: Resource, selector: str, used: Collection[str]
 ) -> None:
-    """Delete the selected objects that are not used. A user who may not list them has not created any."""
+    """Delete the selected objects that are not used. A user who may not list them has usually not created any."""
     try:
         listed = await lookup.list_objects(connection, resource, connection.namespace, selector)
     except (ForbiddenError, NotFoundError):
