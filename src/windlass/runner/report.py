@@ -1,4 +1,4 @@
-"""The lines of a run: `LineSelector` derives them from changes of objects, a `Reporter` shows them."""
+"""The lines of a run: `LineSelector` derives those about changes of objects, a `Reporter` shows all lines."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
