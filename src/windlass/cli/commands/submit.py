@@ -63,8 +63,8 @@ def submit(
 ) -> None:
     """Submit the jobs in FILE to a cluster. If FILE is -, it is read from standard input.
 
-    FILE contains one or more job files or Frameworks and the objects they need, e.g. ConfigMaps. The directory `code`
-    of a job file is uploaded with the job. Before a job starts, Windlass loads its data, checks that its files exist
+    FILE contains one or more job files or Frameworks and the objects they need, e.g. ConfigMaps. The `code` of a
+    job file is uploaded with the job. Before a job starts, Windlass loads its data, checks that its files exist
     and starts its companions (`tensorboard`, `jupyter`, `hub`).
 
     \b

@@ -1,4 +1,4 @@
-"""Format and write the lines of a run. The runner decides what to report and when."""
+"""Format and write the lines of a run. The runner decides what to report; only progress lines may be omitted here."""
 
 import asyncio
 import contextlib

@@ -98,9 +98,9 @@ class State(StrEnum):
     RUNNING = "Running"
     """The companion is ready."""
     STARTING = "Starting"
-    """The pod of the companion is running and not ready yet."""
+    """The pod of the companion is starting or running, and not ready yet."""
     WAITING = "Waiting"
-    """The companion has no pod, or its pod waits, e.g. for a node or an image."""
+    """The companion has no pod, or its pod is being deleted or waits, e.g. for a node or an image."""
     FAILED = "Failed"
     """The companion failed and may be restarted."""
 
