@@ -272,7 +272,7 @@ def _parse_watch(call: Call, selected: selection.Selection) -> Watch:
         since=None if starts_with_all else version,
         with_bookmarks=with_bookmarks,
         timeout_seconds=min(timeout_seconds, 10 * watches.DEFAULT_TIMEOUT_SECONDS),
-        sends_initial_events=sends_initial_events and with_bookmarks,
+        marks_initial_end=sends_initial_events and with_bookmarks,
     )
 
 

@@ -102,7 +102,7 @@ class EventEncoder(msgspec.Struct, frozen=True):
 
 
 def event_encoder(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> EventEncoder:
-    """Return the encoder of a watch. Raise `ApiError` for a format that watch events cannot have."""
+    """Return the encoder of a watch. Raise `ApiError` for a format that is invalid for watch events."""
     if representation.format is not None:
         tables.check_watch_format(representation.format)
     return EventEncoder(kind, representation.format, clock)

@@ -76,7 +76,7 @@ class Strategy:
     default_propagation = "Background"
 
     def default(self, new: Object) -> None:
-        """Fill in defaults that depend on other fields, before `prepare_create` or `prepare_update` is called."""
+        """Set further defaults and canonicalize values, before `prepare_create` or `prepare_update` is called."""
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         """Set the fields that the server controls. The status has been removed before, unless clients may set it."""

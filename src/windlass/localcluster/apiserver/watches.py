@@ -98,8 +98,8 @@ class Watch(msgspec.Struct, frozen=True):
     since: int | None
     with_bookmarks: bool
     timeout_seconds: float
-    # sendInitialEvents: send the existing objects, then a bookmark that marks their end.
-    sends_initial_events: bool = False
+    # Whether a bookmark marks the end of the existing objects (sendInitialEvents).
+    marks_initial_end: bool = False
 
 
 class WatchStream:
@@ -200,7 +200,7 @@ class Watches:
         stream = WatchStream(watch, encoder, self._store.version)
         for change in self._initial_changes(watch):
             stream.add_initial_event(SharedEvent(change))
-        if watch.sends_initial_events and watch.since is None:
+        if watch.marks_initial_end and watch.since is None:
             stream.add_line(bookmark_line(watch.kind, self._store.version, is_initial_end=True))
         self._streams.setdefault(watch.kind.resource, set()).add(stream)
         return stream

@@ -45,7 +45,7 @@ FILE = "images.json"
 
 
 class Images:
-    """The bindings in a file. If it is unreadable, methods raise ValueError, `folder_of` raises SetupError."""
+    """The bindings in a file. If it is unreadable, `folder_of` raises SetupError, other methods ValueError."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -15,7 +15,7 @@ from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
 ApiServerAddress = Callable[[Json], tuple[str, int] | None]
-"""Function from a pod to the address of the API server, which depends on the network of the pod."""
+"""Function from a pod to the address and port of the API server in the pod's network; None if it is not reachable."""
 
 _PODS = "pods"
 _SERVICES = "services"

@@ -1,6 +1,6 @@
 """Constant defaults of the built-in types, by the name of the type in `windlass.k8s.types`.
 
-Defaults that depend on other fields are in the strategies (`Strategy.default`).
+All other defaults, e.g. those that depend on other fields, are in the strategies (`Strategy.default`).
 """
 
 from typing import Any

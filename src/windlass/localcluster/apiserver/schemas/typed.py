@@ -56,7 +56,10 @@ class TypedSchema:
         self._root.fill(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return errors for missing required fields. Types have been checked before."""
+        """Return errors for missing required fields. An empty string or list counts as missing.
+
+        Types have been checked before.
+        """
         validated = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
         missing = [path[1:] for path in self._root.missing(validated)]
         return [api_errors.required(path) for path in missing if path not in _NOT_VALIDATED_AT_THE_ROOT]

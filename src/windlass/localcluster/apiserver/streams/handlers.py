@@ -36,7 +36,7 @@ class Process(Protocol):
         ...
 
     async def wait(self) -> int:
-        """Return the exit code: 128 + n after signal n."""
+        """Return the exit code: 128 + n after signal n; 0 for an attached process."""
         ...
 
     async def abandon(self) -> None:

@@ -195,7 +195,7 @@ def gpu_environment(
 ) -> dict[str, str]:
     """Return the variables that show the container its share of the pod's GPUs.
 
-    `own` are the container's own variables: its CUDA_VISIBLE_DEVICES selects from its share, counted from 0.
+    `own` are the container's own variables: a CUDA_VISIBLE_DEVICES among them selects from the share, counted from 0.
     """
     count = _gpu_count(container)
     if not count:

@@ -1,7 +1,9 @@
 """The restart back-off of containers.
 
 The first restart is immediate, the second is delayed by `_BASE`, and each further one by twice the previous delay, up
-to `_LIMIT`. A run that lasted longer than `_RESET_AFTER` resets the back-off. A failed start is retried after `_BASE`.
+to `_LIMIT`. A run that lasted longer than `_RESET_AFTER` resets the back-off.
+
+A start that fails because of configuration, a volume or an image is retried after `_BASE`.
 """
 
 from datetime import datetime, timedelta

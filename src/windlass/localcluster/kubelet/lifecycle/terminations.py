@@ -21,7 +21,7 @@ def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
     """Return the termination of a pod; None if it is not terminating.
 
     A recorded termination takes precedence, so that setting the clock back does not cancel it, then an exceeded
-    deadline. A deletion can shorten the grace period of both.
+    deadline. A deletion can shorten the grace period of either.
     """
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)
