@@ -68,7 +68,7 @@ class Strategy:
     omits_grace_period_on_delete = False
     # Whether a deleted object can stay for a grace period.
     is_graceful = False
-    # Whether the response to a delete is the object rather than a Status.
+    # Whether the response to a delete that removes the object is the object rather than a Status.
     returns_deleted_object = False
     # The paths of the scale subresource, if the kind has one.
     scale: ScalePaths | None = None

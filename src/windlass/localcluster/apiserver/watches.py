@@ -46,7 +46,7 @@ class EventEncoder(Protocol):
     """Encodes objects in the representation that a client requested."""
 
     def key(self, *, is_first: bool) -> Hashable:
-        """Return a key that is equal for encoders that return the same bytes.
+        """Return a key. Encoders with equal keys return the same bytes for an object.
 
         The first event of a watch may be encoded differently from later ones.
         """
@@ -167,7 +167,7 @@ class WatchStream:
         self._has_lines.set()
 
     async def take(self, seconds: float) -> bytes:
-        """Return queued events of about `_WRITE_BYTES` at most; nothing if none arrives in time."""
+        """Return queued events of about `_WRITE_BYTES` at most; none if the time or the stream ends before."""
         if not self._lines and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):

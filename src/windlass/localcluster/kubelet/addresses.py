@@ -22,7 +22,7 @@ _AVOIDED_ENDINGS = (0, 255)
 
 
 class NetworkFullError(Exception):
-    """Every address of the network is in use."""
+    """No address of the network is available."""
 
 
 class PodAddresses(NamedTuple):

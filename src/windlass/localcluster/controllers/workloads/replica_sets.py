@@ -37,7 +37,7 @@ def _actions(
         return tuple(Delete(_PODS, pod.name, pod.uid) for pod in surplus), None
     if not missing:
         return (), None
-    # Only pods that were evicted or could not be started have the phase Failed.
+    # With restartPolicy Always, a pod fails only because of an eviction, a deletion or the loss of its node.
     create_at = back_off.next_creation_time([pod for pod in pods if pod.phase == "Failed"], (), now)
     if now < create_at:
         return (), create_at

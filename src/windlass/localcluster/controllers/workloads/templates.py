@@ -28,7 +28,7 @@ def owner_reference(owner: Json) -> Json:
 
 
 def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = None) -> Json:
-    """Return a pod of the owner with a name, or with a name that the server generates from `base`."""
+    """Return a pod of the owner. Without `name`, the server generates the name from `base`."""
     template = copy.deepcopy(owner["spec"]["template"])
     template_meta = template.get("metadata") or {}
     meta = {

@@ -148,7 +148,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def _truncated(searches: list[str]) -> list[str]:
-    """Drop the last search domains if there are too many or their line, on which some resolvers crash, is too long."""
+    """Drop the last search domains if they are too many or too long: some resolvers crash on a long line."""
     kept = searches[:_MAX_SEARCHES]
     while len(" ".join(kept)) > _MAX_SEARCH_LINE:
         kept = kept[:-1]

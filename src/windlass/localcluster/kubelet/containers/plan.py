@@ -225,7 +225,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 
 
 def volume_mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[VolumeMount, ...]:
-    """Return the mounts by the depth of their target, so that a mount inside another one comes after it."""
+    """Return the mounts sorted by the depth of their target, so that a mount inside another one comes after it."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     found = []
     for mount in container.get("volumeMounts") or ():
