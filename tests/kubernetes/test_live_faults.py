@@ -105,6 +105,26 @@ def test_killed_component(cluster: Cluster, crew: FaultJobs, tell: Tell, victim:
         assert len(crew.records.starts(place.name, name)) == tasks, "what ran went on through it all"
 
 
+def test_jobs_deleted_after_the_api_server_was_killed(
+    cluster: Cluster, crew: FaultJobs, other_crew: FaultJobs, tell: Tell
+) -> None:
+    """The writes of the controller were unanswered. Jobs of the same names are created at once."""
+    jobs = other_crew.some("job")
+    for job in jobs:
+        other_crew.place.submit(job.framework)
+    other_crew.place.wait_for("a first pod", other_crew.place.pods)
+    crew.submit(crew.long("long", "end"))
+    fault_injection.kill(cluster, components.API_SERVER)
+    fault_injection.revive(cluster, components.API_SERVER)
+    for job in jobs:
+        other_crew.place.delete(job.name, "Background")
+    other_crew.submit(*jobs)
+    report = other_crew.settle()
+    tell("API server killed with -9, jobs deleted and created again", report)
+    crew.records.open("end")
+    tell("jobs of another namespace", crew.settle())
+
+
 def test_all_components_killed_in_random_order(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     chance = random.Random(SEED)
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))

@@ -153,6 +153,38 @@ def test_deleted_job_leaves_nothing(place: Place, propagation: str) -> None:
     place.wait_until_empty()
 
 
+def test_job_recreated_at_once_runs_after_the_old_one(place: Place) -> None:
+    """The new Framework waits for the names of the old pods and never adopts them."""
+    place.submit(framework("job", role(tasks=2, script=FOREVER)))
+    olds = [place.wait_for_running("job", 2)]
+    for _ in range(3):
+        place.delete("job", "Background")
+        place.submit(framework("job", role(tasks=2, script=FOREVER)))
+        olds.append(place.wait_for_running("job", 2))
+    place.delete("job", "Background")
+    place.submit(framework("job", role(tasks=2)))
+    found = place.wait_for_completed("job")
+    assert (completion_of(found)["code"], retries_of(found)) == (0, 0)
+    uids = [uid for each in (*olds, found) for uid in _pod_uids(each)]
+    assert len(set(uids)) == 10, "each Framework had its own pods"
+    place.wait_until_empty()
+
+
+def test_namespace_deleted_with_running_jobs(cluster: Cluster, place: Place) -> None:
+    """The controller does not retry tasks in it, and other namespaces are not affected."""
+    other = cluster.new_place()
+    always = {"maxRetryCount": -2}
+    other.submit(framework("job", role(tasks=2, script=FOREVER, retry=always), retryPolicy=always))
+    other.submit(framework("held", executionType="Create"))
+    other.wait_for_running("job", 2)
+    other.wait_for_state("held", "AttemptCreationPending")
+    namespace = f"/api/v1/namespaces/{other.name}"
+    cluster.client.delete(namespace).expect(200)
+    place.wait_for(f"{other.name} to be gone", lambda: cluster.client.get(namespace).code == 404)
+    place.submit(framework("job"))
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+
+
 # A quota that is too small (23)
 
 

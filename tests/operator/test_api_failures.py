@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -153,3 +154,44 @@ def test_killed_server_is_waited_for(shaken: Place) -> None:
         shaken.world.wait_for("the controller to act", lambda before=before: len(fallen) > before)  # type: ignore[misc]
         cluster.restart()
     require_one_pod_per_task(shaken)
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["first-status", "second-status"])
+@pytest.mark.parametrize("is_recreated", [False, True], ids=["deleted", "re-created"])
+def test_framework_deleted_while_its_status_write_is_unanswered(
+    shaken: Place, number: int, is_recreated: bool
+) -> None:
+    """The server stores the status, and the Framework is deleted before the controller asks again."""
+    writes = 0
+    has_asked_again, is_deleted = threading.Event(), threading.Event()
+    path = shaken.framework_path("job")
+
+    def fault_rule(asked: ProxiedRequest) -> Verdict:
+        nonlocal writes
+        if writes >= number and asked.path.startswith(path) and not is_deleted.is_set():
+            has_asked_again.set()
+            assert is_deleted.wait(60)
+        is_write = asked.path == f"{path}/status"
+        writes += is_write
+        return ANSWER_LOST if is_write and writes == number else PASS
+
+    controller_of(shaken).proxy.fault_rule = fault_rule
+    old = shaken.submit(framework("job", role(tasks=TASKS, life=SHORT)))
+    shaken.world.wait_for("the controller to ask again", has_asked_again.is_set)
+    shaken.delete("job")
+    if is_recreated:
+        shaken.submit(framework("job", role(tasks=TASKS, life=SHORT)))
+    is_deleted.set()
+
+    if is_recreated:
+        found = shaken.wait_for_completed("job")
+        assert (completion_of(found)["code"], retries_of(found)) == (0, 0)
+    shaken.world.wait_for("no pod to be left", lambda: not shaken.pods())
+    shaken.world.wait_for("no ConfigMap to be left", lambda: not shaken.config_maps())
+    seen = shaken.world.history.of(shaken.name, "job")
+    new = [pod for pod in seen if pod.framework_uid != old["metadata"]["uid"]]
+    assert len(new) == (TASKS if is_recreated else 0)
+    assert len(seen) - len(new) == (TASKS if number == 2 else 0), (
+        "pods were created before the status was stored"
+    )
+    assert not history.started_together(seen)
