@@ -1,7 +1,6 @@
 """Misbehaving pods and machines that run out of resources do not affect the cluster."""
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 
