@@ -31,9 +31,9 @@ def convert_to_version(kind: Kind, obj: Object) -> Object:
 
 
 def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
-    """Return the object as one of this kind, pruned and defaulted, and warnings about unknown fields.
+    """Return the object with the kind and version of `kind`, pruned and defaulted, and warnings about unknown fields.
 
-    Warnings depend on the field validation: `Ignore` has none, and `Strict` raises ApiError instead.
+    Warnings are returned only if the field validation is `Warn`; `Strict` raises ApiError instead.
     """
     check_identity(kind, client_object)
     meta = client_object.get("metadata")
@@ -60,7 +60,8 @@ def apply_change(
 ) -> tuple[Object, tuple[str, ...]]:
     """Apply a change and decode the result.
 
-    A patch whose result cannot be decoded is reported as an invalid patch, unless the field validation is strict.
+    If decoding the result of a patch fails with code 400, the error is replaced by that of an invalid patch, unless the
+    field validation is `Strict`.
     """
     changed = change(old)
     try:
@@ -115,7 +116,7 @@ def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
 
 
 def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
-    """Reject an update whose object is not the one at the path."""
+    """Reject an update whose object has another name or namespace than the path. Set an absent namespace."""
     if not meta.get("name"):
         raise api_errors.bad_request(
             f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -146,14 +147,15 @@ def check_resource_version(kind: Kind, meta: Object, old_meta: Object) -> None:
 
 
 def schema_errors(kind: Kind, new: Object) -> list[FieldError]:
-    """Return the schema errors of a custom resource. A built-in kind is validated by its strategy."""
+    """Return the schema errors of a custom resource; none for a built-in kind, which only its strategy validates."""
     return kind.schema.validate(new) if kind.is_custom else []
 
 
 def status_errors(kind: Kind, new: Object) -> list[FieldError]:
     """Return the schema errors of the status of a custom resource.
 
-    Kubernetes validates nothing else when a status is written, and its messages name fields relative to the status.
+    When a status is written, Kubernetes ignores other schema errors, and its messages name fields relative to the
+    status.
     """
     errors = [error for error in schema_errors(kind, new) if error.field.startswith(("status", "<nil>"))]
     return [

@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def decode_stored(body: bytes) -> Object:
-    """Return the object in a body from the store, which is valid JSON."""
+    """Return the object in a stored body, which is always valid JSON."""
     stored: Object = _decode(body)
     return stored
 
@@ -72,7 +72,7 @@ class RequestBody(msgspec.Struct, frozen=True):
         if type_name:
             accepted.append(STRATEGIC_MERGE_PATCH)
         if media_type not in accepted:
-            # Kubernetes supports server-side apply. This server does not, and lists what it accepts.
+            # Kubernetes supports server-side apply. This server does not: its error lists the accepted media types.
             is_apply = media_type.startswith("application/apply-patch+")
             if type_name and not is_apply:
                 raise api_errors.unsupported_patch_type()
@@ -94,7 +94,7 @@ EMPTY = RequestBody("", b"")
 
 
 async def read(request: web.BaseRequest, timeout_seconds: float) -> RequestBody:
-    """Read the body of a request. Reject a body that is too large or not complete within the timeout."""
+    """Read the body of a request. Reject a body that is too large, malformed or not complete within the timeout."""
     content_type = request.headers.get("Content-Type", "")
     if (request.content_length or 0) > MAX_BYTES:
         raise api_errors.too_large(MAX_BYTES)

@@ -47,7 +47,10 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def load_or_create(directory: Path) -> Credentials:
-    """Return the credentials in a data directory, and create those that are missing."""
+    """Return the credentials in a data directory. Create a missing certificate and key, and a missing or short token.
+
+    Certificate and key are always created together.
+    """
     certificate, key, token = directory / "server.crt", directory / "server.key", directory / "token"
     if not (certificate.exists() and key.exists()):
         _create_certificate(certificate, key)

@@ -60,7 +60,7 @@ class Lifecycle:
         self.clock = clock
         self._new_uid = new_uid
         self._randomness = randomness
-        # Whether each namespace is terminating. Checked when an object is created.
+        # Whether a namespace is terminating, by its name. Checked when an object is created.
         self._namespaces: dict[str, bool] = {
             bodies.decode_stored(body)["metadata"]["name"]: metadata.is_terminating(body)
             for body in store.all("namespaces")
@@ -326,13 +326,13 @@ def _format_second(second: int) -> str:
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
-    """Set the finalizer by which the garbage collector applies the propagation policy; Background has none."""
+    """Set the finalizer by which the garbage collector applies the propagation policy. Background has no finalizer."""
     finalizers = [one for one in meta.get("finalizers", ()) if one not in (FOREGROUND, ORPHAN)]
     policy = options.propagation
     if not policy and options.orphan is not None:
         policy = "Orphan" if options.orphan else "Background"
     if not policy:
-        # Keep a finalizer set by an earlier deletion or when the object was created.
+        # Keep the finalizer that an earlier deletion or a client has set.
         if FOREGROUND in meta.get("finalizers", ()) or ORPHAN in meta.get("finalizers", ()):
             return
         policy = kind.strategy.default_propagation

@@ -156,7 +156,7 @@ def annotation_errors(annotations: Mapping[str, str] | None, field: str) -> Iter
 
 
 def finalizer_name_errors(name: str, field: str) -> Iterator[FieldError]:
-    """Check a finalizer of a built-in kind: it must be a standard one or a qualified name."""
+    """Check a finalizer of a built-in kind: it must be a standard one or have a prefix, e.g. `example.com/name`."""
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         problem = "name is neither a standard finalizer name nor is it fully qualified"
         yield api_errors.invalid_value(field, name, problem)

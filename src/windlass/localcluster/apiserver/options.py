@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.k8s import api_errors
 
-_VERSION = re.compile("[0-9]{1,18}")
+_RESOURCE_VERSION = re.compile("[0-9]{1,18}")
 _INT64 = range(-(2**63), 2**63)
 _MAX_DIGITS = 20
 
@@ -104,7 +104,7 @@ def _from_query(query: Mapping[str, str]) -> dict[str, object]:
 
 
 def parse_resource_version(text: str) -> int:
-    if not _VERSION.fullmatch(text):
+    if not _RESOURCE_VERSION.fullmatch(text):
         raise api_errors.bad_request(
             f"Invalid value: {api_errors.format_value(text[:100])}: not a resource version"
         )

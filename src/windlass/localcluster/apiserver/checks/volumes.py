@@ -1,4 +1,4 @@
-"""Validation of volumes: a unique name and exactly one valid source."""
+"""Validation of volumes: a unique name and at most one source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -171,7 +171,7 @@ def parent_path_errors(file: str, field: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, file, "must not contain '..'")
 
 
-# In the order in which Kubernetes checks them: the later one of two sources is rejected.
+# Volume sources in the order in which Kubernetes checks them: if a volume has several, all but the first are rejected.
 # Other sources, e.g. of clouds and storage systems, are stored unchecked, since the kubelet here cannot mount them.
 _SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir_errors,

@@ -1,4 +1,4 @@
-"""Validation of CustomResourceDefinitions: group, scope, names, versions, subresources and columns.
+"""Validation of CustomResourceDefinitions: group, scope, names, versions, subresources, columns and conversion.
 
 `schemas` validates the OpenAPI schemas. Kubernetes reports errors in fields that are equal in all versions under
 `spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns`; so does this module.
@@ -24,7 +24,7 @@ _COMMON_PATHS = {
     "subresources": "spec.subresources",
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
 }
-# Root keys that are allowed when the status subresource is enabled.
+# Keys that are allowed at the root of a schema when the status subresource is enabled.
 _ROOT_KEYS_WITH_STATUS = frozenset(
     {
         *(
@@ -61,7 +61,7 @@ def name_errors(definition: Object) -> Iterator[FieldError]:
 
 
 def spec_errors(spec: Object) -> Iterator[FieldError]:
-    """Return the errors of a spec, except for `preserveUnknownFields`, in the order of Kubernetes."""
+    """Yield the errors of a spec, except those of `preserveUnknownFields`, in the order of Kubernetes."""
     versions = spec.get("versions") or []
     common = {field: path for field, path in _COMMON_PATHS.items() if _is_common(versions, field)}
     yield from _group_errors(spec.get("group"))
@@ -112,7 +112,7 @@ def stored_version_errors(definition: Object) -> Iterator[FieldError]:
 
 
 def update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Return errors for changes of the group, of the plural name and, once established, of the scope or the kind."""
+    """Yield errors for a changed group or plural name and, if the definition is established, scope or kind."""
     fixed = ["group", "names.plural"]
     if definitions_names.is_established(old):
         fixed += ["scope", "names.kind"]

@@ -271,7 +271,8 @@ def _value_validation_errors(
 ) -> Iterator[FieldError]:
     """Check `allOf`, `anyOf`, `oneOf`, `not` and `pattern` of a schema.
 
-    Types are allowed only in an `anyOf` of integer and string, which may also be inside the first `allOf`.
+    Below these keys, types are allowed only in an `anyOf` of integer and string, which may also be inside the first
+    `allOf`.
     """
     has_int_or_string = may_have_int_or_string and schema.get("anyOf") == _INTEGER_OR_STRING
     for branch, at in _value_validations(schema, path):
@@ -307,7 +308,10 @@ def _nested_errors(
 def _completeness_errors(
     validation: JsonSchema, schema: JsonSchema, path: str, at: str
 ) -> Iterator[FieldError]:
-    """Check that the schema at `path` declares every field that a value validation at `at` names."""
+    """Check that `schema` declares every field that the value validations in `validation` name.
+
+    `path` is the path of `schema`, and `at` that of `validation`.
+    """
     for branch, branch_at in _value_validations(validation, at):
         yield from _branch_errors(branch, schema, path, branch_at)
 

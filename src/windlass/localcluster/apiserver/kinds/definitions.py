@@ -130,7 +130,7 @@ def _compile_errors(definition: Object) -> Iterable[FieldError]:
 
 
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
-    """Return a kind for each version of a valid definition; none until its names are accepted."""
+    """Return a kind for each version of a valid definition; none if the definition is not established."""
     if definitions_names.is_rejected(definition):
         return ()
     return tuple(_kind(definition, version) for version in definition["spec"]["versions"])

@@ -1,4 +1,4 @@
-"""The description of a kind from which the generic code serves one resource in one version."""
+"""`Kind` describes a resource in one version. Code that is common to all kinds serves it from this description."""
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     strategy: Strategy
     # Whether the definition of a custom resource is being deleted, so that no objects can be created.
     is_terminating: bool = False
-    # Whether this version has paths. Objects may be stored in a version that is not served.
+    # Whether the API has paths for this version. Objects may be stored in a version that is not served.
     is_served: bool = True
     # Whether objects are computed on request and cannot be written or watched.
     is_read_only: bool = False

@@ -10,7 +10,7 @@ from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
-_OWN_FINALIZER = "kubernetes"
+_KUBERNETES_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 # Namespaces that cannot be deleted.
 _PERMANENT = ("default", "kube-system", "kube-public")
@@ -38,13 +38,13 @@ class NamespaceStrategy(Strategy):
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
-        if _OWN_FINALIZER not in finalizers:
-            finalizers = [*finalizers, _OWN_FINALIZER]
+        if _KUBERNETES_FINALIZER not in finalizers:
+            finalizers = [*finalizers, _KUBERNETES_FINALIZER]
         new["spec"] = {"finalizers": finalizers}
         new["status"] = {"phase": "Active"}
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
-        """Keep spec.finalizers: they change through /finalize only."""
+        """Keep the spec: spec.finalizers can be changed through /finalize only."""
         new["spec"] = old.get("spec", {})
 
     def validate(self, new: Object) -> Iterator[FieldError]:
@@ -106,7 +106,7 @@ def deletion_conditions(remaining: list[tuple[Kind, Object]], now: str) -> list[
 def finalized(namespace: Object) -> Object:
     """Return the namespace without the finalizers that waited for the deletion of its content."""
     spec = namespace.get("spec") or {}
-    remaining = [name for name in spec.get("finalizers") or () if name != _OWN_FINALIZER]
+    remaining = [name for name in spec.get("finalizers") or () if name != _KUBERNETES_FINALIZER]
     spec = {**spec, "finalizers": remaining} if remaining else {}
     finalizers = namespace["metadata"].get("finalizers") or ()
     # The deletion of the content has completed the finalizers of the propagation policy.

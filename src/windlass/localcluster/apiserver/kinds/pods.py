@@ -244,7 +244,7 @@ def _set_defaults(spec: Object) -> None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for taint in _NODE_CONDITION_TAINTS:
         if not any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()):
-            # The toleration keeps the pod on a node that is not ready or unreachable for a while.
+            # The toleration delays the eviction of the pod from a node with this taint.
             toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute"}
             spec.setdefault("tolerations", []).append({**toleration, "tolerationSeconds": _TOLERATED_SECONDS})
 

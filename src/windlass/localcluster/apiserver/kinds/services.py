@@ -1,6 +1,7 @@
 """The strategy of Service: fields that depend on its type, validation, and the allocation of addresses and ports.
 
-A service gets the requested cluster IP and node ports, or the lowest free ones. Only IPv4 addresses are allocated.
+If the type of a service has a cluster IP or node ports, the service gets the requested ones or the lowest free ones.
+Only IPv4 addresses are allocated.
 """
 
 import ipaddress
@@ -20,7 +21,7 @@ _AFFINITIES = ("ClientIP", "None")
 _FAMILIES = ("IPv4", "IPv6")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _TRAFFIC_POLICIES = ("Cluster", "Local")
-_AFFINITY_SECONDS = 10800
+_DEFAULT_AFFINITY_SECONDS = 10800
 _MAX_AFFINITY_SECONDS = 86400
 _EXTERNAL_TYPES = ("NodePort", "LoadBalancer")
 _CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
@@ -89,7 +90,7 @@ def _set_defaults(spec: Object) -> None:
     elif spec.get("sessionAffinity") == "ClientIP":
         client = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
         if client.get("timeoutSeconds") is None:
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _DEFAULT_AFFINITY_SECONDS}}
     for port in spec.get("ports") or ():
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
@@ -121,7 +122,7 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
 
 
 def _drop_fields_of_former_type(spec: Object, former: Object) -> None:
-    """Drop server-set fields that the new type of a service does not have and the client sent unchanged."""
+    """Drop server-set fields that the new type of a service does not have and that the client sent unchanged."""
     if former["type"] != "ExternalName" and spec.get("type") == "ExternalName":
         _drop_unchanged(spec, former, _CLUSTER_IP_FIELDS)
     if former["type"] in _EXTERNAL_TYPES and spec.get("type") not in _EXTERNAL_TYPES:
@@ -141,7 +142,10 @@ def _drop_unchanged(spec: Object, former: Object, keys: tuple[str, ...]) -> None
 
 
 def _keep_allocations(spec: Object, former: Object) -> None:
-    """Keep allocated addresses and ports that the client omitted."""
+    """Keep allocated addresses, IP families and node ports that the client omitted.
+
+    If the client sent or changed only clusterIP, clusterIPs is derived from it.
+    """
     if "ExternalName" in (spec.get("type"), former["type"]):
         return
     if not spec.get("clusterIP"):
@@ -286,7 +290,7 @@ def _traffic_errors(spec: Spec, service_type: str) -> Iterator[FieldError]:
 
 
 def _set_ip_families(spec: Object) -> Iterator[FieldError]:
-    """Set the IP families and their policy.
+    """Set absent IP families and their absent policy, and yield errors for those that the cluster does not support.
 
     A headless service without a selector gets no addresses from the cluster and can therefore have both families.
     """

@@ -150,7 +150,10 @@ def _stateful_set_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
-    """Check the selector and the template. `kind` and `owner` are the names of the kind in Kubernetes' messages."""
+    """Check the selector and the template.
+
+    `kind` and `owner` are the words that Kubernetes' messages use, e.g. `deployment` also for a ReplicaSet.
+    """
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
     if selector is None:

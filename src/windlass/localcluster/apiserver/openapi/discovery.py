@@ -108,7 +108,7 @@ def group(kinds: Sequence[Kind], name: str) -> Document | None:
 
 
 def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | None:
-    """Return the document at `/api/v1` (empty group) or `/apis/GROUP/VERSION`; None if it has no kinds."""
+    """Return the document at `/api/v1` (empty group) or `/apis/GROUP/VERSION`; None if the version has no kinds."""
     found = kinds_of(kinds, group, version)
     if not found:
         return None

@@ -36,7 +36,7 @@ _JSON_PATCH_SCHEMA: Document = {
     },
 }
 
-# The query parameters of each verb.
+# Query parameters that several verbs have, and the query parameters of each verb.
 _SELECTION = (
     "continue",
     "fieldSelector",
@@ -96,7 +96,7 @@ _METHODS = {
     "delete": "delete",
     "deletecollection": "delete",
 }
-_SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
+_SUCCESS_CODES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
 # The verbs in operation IDs and in x-kubernetes-action, where they differ from the verbs of requests.
 _ID_VERBS = {"get": "read", "update": "replace", "deletecollection": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
@@ -114,7 +114,7 @@ def document_v2(kinds: Sequence[Kind]) -> Document:
 
 
 def index_v3(kinds: Sequence[Kind]) -> Document:
-    """Return the URLs of the documents. A URL has a hash of its document, so that clients can cache it."""
+    """Return the URLs of the documents. A URL has a hash of its document, so that clients can cache the document."""
     paths = {}
     for group in ["", *discovery.groups_in_order(kinds)]:
         for version in discovery.versions_in_order(kinds, group):
@@ -225,7 +225,7 @@ def _add_object_content(
     responses = {
         "list": [list_definition],
         "create": [_STATUS if subresource else definition],
-        # The response is the object for some kinds, and if finalizers delay its deletion.
+        # The response is the object for some kinds, and whenever the object is not removed immediately.
         "delete": [_STATUS, definition],
         "deletecollection": [_STATUS, list_definition],
     }
@@ -240,7 +240,7 @@ def _add_object_content(
             _add_body(document, schemas.PATCH, patch_types, True, dialect)
         case "delete" | "deletecollection":
             _add_body(document, schemas.definition_name("V1DeleteOptions"), media_types, False, dialect)
-    codes = _SUCCESSES.get(verb, (200,))
+    codes = _SUCCESS_CODES.get(verb, (200,))
     _add_responses(document, codes, responses.get(verb, [definition]), bodies.JSON, dialect)
 
 

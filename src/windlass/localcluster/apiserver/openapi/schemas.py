@@ -1,7 +1,7 @@
 """The schemas in OpenAPI documents: built-in types, custom resources, lists and shared types.
 
 The two dialects are Swagger 2.0 (`/openapi/v2`) and OpenAPI 3.0 (`/openapi/v3`). The schemas have the names and types
-of Kubernetes' fields, but not its descriptions. They are not used to validate requests: see `apiserver.schemas`.
+of Kubernetes' fields, but not their descriptions. They are not used to validate requests: see `apiserver.schemas`.
 Schemas are shared between documents: do not modify them.
 
 OpenAPI 3.0 supports everything that the schema of a custom resource can contain. Swagger 2.0 does not, and kubectl
@@ -169,7 +169,8 @@ def definition_name(type_name: str) -> str:
 
 
 def kind_definition_name(kind: Kind) -> str:
-    """Return the published name of a kind. Custom resources have their reversed group: `com.example.v1.Widget`."""
+    """Return the published name of a kind. For a custom resource, it begins with the reversed group:
+    `com.example.v1.Widget`."""
     return f"{_package(kind)}.{kind.kind}"
 
 
@@ -309,7 +310,7 @@ def _swagger(schema: Mapping[str, Any]) -> Schema:
     result = {key: value for key, value in schema.items() if key in _SWAGGER_KEYS}
     if isinstance(schema.get("additionalProperties"), bool):
         result["additionalProperties"] = schema["additionalProperties"]
-    # A value of any type must have neither a type nor properties: kubectl would require them.
+    # kubectl would reject null if the schema had a type, and unknown fields if it had properties.
     if not is_nullable and not keeps_unknown:
         result |= _subschemas(schema, _swagger)
     is_array_of_unknown = result.get("type") == "array" and "items" not in result
@@ -322,7 +323,10 @@ def _swagger(schema: Mapping[str, Any]) -> Schema:
 
 
 def _with_embedded(schema: Mapping[str, Any], object_metadata: Schema) -> Schema:
-    """Return the schema with apiVersion, kind and metadata in all embedded resources."""
+    """Return the schema with apiVersion, kind and metadata in all embedded resources.
+
+    An embedded resource that has no type and may have unknown fields is not changed.
+    """
     result = {**schema, **_subschemas(schema, lambda part: _with_embedded(part, object_metadata))}
     is_opaque = schema.get("x-kubernetes-preserve-unknown-fields") and "type" not in schema
     if not schema.get("x-kubernetes-embedded-resource") or is_opaque:

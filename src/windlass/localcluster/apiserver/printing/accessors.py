@@ -38,7 +38,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """Return the time since a timestamp; `<unknown>` without one."""
+    """Return the time since a timestamp; `<unknown>` without a timestamp, `<invalid>` if it is malformed."""
     if not timestamp:
         return "<unknown>"
     then = parse_time(timestamp)

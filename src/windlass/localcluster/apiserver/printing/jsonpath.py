@@ -1,7 +1,7 @@
 """JSONPaths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
 
-The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once. It finds no values at
-all if one step fails: an index into a mapping or out of range, a comparison of 2 with 2.5.
+The syntax is that of kubectl, but unions, `..` and `range` are not supported. A path finds no values at all if one
+step fails, e.g. an index into a mapping, an index out of range, or a comparison of 2 with 2.5.
 """
 
 import operator

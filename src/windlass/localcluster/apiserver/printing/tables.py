@@ -51,7 +51,7 @@ class _Clause(msgspec.Struct, frozen=True):
         return self.media_type.count("*")
 
     def media_types(self) -> list[str]:
-        """Return the supported media types that this one includes."""
+        """Return the supported media types that this clause accepts."""
         if self.media_type.endswith("/*"):
             prefix = self.media_type.removesuffix("*").removeprefix("*/")
             return [each for each in _MEDIA_TYPES if each.startswith(prefix)]
