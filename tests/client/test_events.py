@@ -18,8 +18,8 @@ from windlass.client.events import Event
 
 
 @pytest.fixture
-def place(scripted: Place) -> Place:
-    return scripted
+def place(scripted_place: Place) -> Place:
+    return scripted_place
 
 
 def event(seconds: int, message: str, count: int = 1, uid: str = "a", **more: Any) -> Event:

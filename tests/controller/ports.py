@@ -107,7 +107,7 @@ class Bench:
     def on_stored(self, before: Framework, after: Framework) -> None:
         self.heard.append(("stored", before.metadata.resource_version, after.metadata.resource_version))
 
-    def on_status_missing(self, group: str) -> None:
+    def on_status_subresource_missing(self, group: str) -> None:
         self.heard.append(("status is missing", group))
 
     def on_failure(self, framework: Framework, action: str, error: RequestError) -> None:

@@ -302,7 +302,7 @@ def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> N
             folder,
             Nfs("127.0.0.9", "/exports/data"),
             "upload-nfs",
-            ProgressCallbacks(on_delay=noted.append),
+            ProgressCallbacks(on_warning=noted.append),
             10,
         )
     named = "cannot mount /exports/data on the NFS server 127.0.0.9"

@@ -21,6 +21,6 @@ def place(world: ScriptedCluster) -> ClusterNamespace:
 
 
 @pytest.fixture
-def scripted(world: ScriptedCluster) -> Place:
+def scripted_place(world: ScriptedCluster) -> Place:
     """A namespace in which the test writes the logs."""
     return world.new_scripted_place()

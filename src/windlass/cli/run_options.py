@@ -106,7 +106,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--timeout",
         metavar="DURATION",
         callback=parameters.positive_duration,
-        help="Maximum duration of the run, or of the start with --companions-only, e.g. 90s (default: no limit).",
+        help="Maximum duration of the run or, with --companions-only, until the companions are ready, e.g. 90s "
+        "(default: no limit).",
     ),
     fault_options.option,
     click.option(

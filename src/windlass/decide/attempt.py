@@ -53,9 +53,9 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
         _start_attempt(builder, config_map.uid)
         return True
     if suspend.is_held(builder.spec):
-        suspend.hold(builder)
+        suspend.start_hold(builder)
     else:
-        suspend.release(builder)
+        suspend.end_hold(builder)
     completion_status = _stop_requested(builder) or _active_deadline_exceeded(builder)
     if completion_status is not None:
         _end(builder, completion_status, State.ATTEMPT_COMPLETED)
@@ -86,7 +86,7 @@ def _create_unless_postponed(builder: DecisionBuilder, creation: Action, name: s
 
 def _start_attempt(builder: DecisionBuilder, config_map_uid: str) -> None:
     attempt_id = builder.status.attempt_status.id
-    suspend.release(builder)
+    suspend.end_hold(builder)
     builder.update_attempt(
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
@@ -158,7 +158,7 @@ def while_active(builder: DecisionBuilder) -> bool:
         builder.move_to(State.ATTEMPT_RUNNING)
     if suspend.is_suspended(builder.spec):
         # The time in which the pods terminate counts as suspended time.
-        suspend.hold(builder)
+        suspend.start_hold(builder)
     completion_status = (
         _stop_requested(builder)
         or completion.evaluate(builder.spec, role_counts, builder.observed.pods)

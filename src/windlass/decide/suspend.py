@@ -22,8 +22,11 @@ def suspension(spec: FrameworkSpec) -> FrameworkAttemptCompletionStatus | None:
     return framework_completion(CompletionCode.FRAMEWORK_SUSPENDED, "spec.suspend is true")
 
 
-def hold(builder: DecisionBuilder) -> None:
-    """Record when the Framework was suspended: suspended time does not count towards activeDeadlineSeconds."""
+def start_hold(builder: DecisionBuilder) -> None:
+    """Record when the Framework was suspended or held by executionType Create, unless that is already recorded.
+
+    This time does not count towards activeDeadlineSeconds.
+    """
     holding = builder.status.holding
     if holding.since is None:
         builder.status = msgspec.structs.replace(
@@ -31,7 +34,7 @@ def hold(builder: DecisionBuilder) -> None:
         )
 
 
-def release(builder: DecisionBuilder) -> None:
+def end_hold(builder: DecisionBuilder) -> None:
     holding = builder.status.holding
     if holding.since is None:
         return

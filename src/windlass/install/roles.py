@@ -94,13 +94,13 @@ _OBJECT_PERMISSIONS = (
         _CORE,
         "configmaps",
         (Verb.LIST, Verb.WATCH, Verb.CREATE, Verb.DELETE),
-        "one for each attempt; only those with the label FC_FRAMEWORK_NAME are listed",
+        "to create and delete the ConfigMap of each attempt; only those with the label FC_FRAMEWORK_NAME are listed",
     ),
     _watched(
         _CORE,
         "configmaps/finalizers",
         (Verb.UPDATE,),
-        "to create pods that block the deletion of their ConfigMap, as above",
+        "to create pods that block the deletion of their ConfigMap, if that admission plugin is enabled",
     ),
     _watched(
         _CORE,
@@ -128,7 +128,7 @@ GANG_PERMISSIONS = (
         names.GANG_GROUP,
         names.GANG_PLURAL,
         (Verb.GET, Verb.LIST, Verb.WATCH),
-        "for the barrier in a pod, with any service account: a Gang contains only addresses",
+        "to let the barrier of a pod read its Gang under any service account; a Gang contains only addresses",
     ),
 )
 """Permissions of the service accounts of the watched namespaces."""

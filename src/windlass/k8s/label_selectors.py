@@ -24,7 +24,10 @@ _OPERATORS = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn"
 
 
 class LabelRequirement(msgspec.Struct, frozen=True):
-    """A requirement on one label. `operator` is one of matchExpressions, or Gt or Lt (in text and node affinities)."""
+    """A requirement on one label.
+
+    `operator` is an operator of matchExpressions, or Gt or Lt, which only text selectors and node affinities have.
+    """
 
     key: str
     operator: str

@@ -1,4 +1,4 @@
-"""The configuration of the controller, with the names of the reference controller and mostly its defaults.
+"""The configuration of the controller. The names and most defaults are those of FrameworkController.
 
 This module defines only the fields; docs/configuration.md is generated from it. `windlass.wire.settings` reads the
 values from a file, the environment and flags.
@@ -24,7 +24,7 @@ OFF = "off"
 IMAGE = f"windlass:{__version__}"
 """Image of the controller and of the barrier."""
 BURST_PER_QPS = 1.5
-"""Ratio of the reference's defaults: burst 120, QPS 80."""
+"""Ratio of FrameworkController's defaults: burst 120, QPS 80."""
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
@@ -145,8 +145,9 @@ class Settings(Sparse, frozen=True):
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """When complete objects are logged."""
     pod_failure_spec: tuple[FailureClass, ...] = ()
-    """Failure classes that replace the built-in ones, tried in order after the codes 200, 201 and 210. Each has a
-    `code`, a `phrase`, a `type` and `podPatterns`: RE2 expressions for name, reason and message of a pod and its
+    """Failure classes that replace the built-in ones. They are matched in order, after the built-in classes of the exit
+    codes 200, 201 and 210, which are not replaced. Each has a `code`, a
+    `phrase`, a `type` and `podPatterns`: RE2 expressions for name, reason and message of a pod and its
     containers, with ranges of exit codes and signals. A pattern without a range of exit codes also matches containers
     that exited with 0."""
 

@@ -1,7 +1,8 @@
 """Placeholders such as `{{FC_TASK_INDEX}}` in a pod template (statement 9 of docs/behaviours.md).
 
 All pods of a role have one template, so its placeholders are located once (`find`), and `fill` changes only these
-places. The reference replaces them in the JSON text of the template, so keys, e.g. of labels, are replaced too.
+places. FrameworkController replaces placeholders in the JSON text of the template, so placeholders in keys, e.g. of
+labels, are replaced too.
 """
 
 import operator
@@ -26,8 +27,8 @@ MAX_DEPTH = 100
 """Maximum depth of the search, so that no template exhausts the stack. No field of a pod is nested this deep."""
 
 Places = dict[Any, "Places | None"]
-"""The keys and list indexes that lead to placeholders. Empty: the value itself is a string with placeholders. The place
-of a key is None if only the key has placeholders."""
+"""A tree of the keys and list indexes that lead to placeholders. An empty dict stands for a string with placeholders.
+None below a key means that only the key has placeholders."""
 
 
 def find(value: Any, depth: int = 0) -> Places | None:
@@ -46,7 +47,8 @@ def find(value: Any, depth: int = 0) -> Places | None:
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, dict):
-        # As in the reference, a key with placeholders comes after the key that it may become, and overrides it.
+        # As in FrameworkController, a key with placeholders sorts after other keys, so that it overrides a key that is
+        # equal to it after the replacement.
         return sorted(value.items(), key=operator.itemgetter(0))
     if isinstance(value, list):
         return enumerate(value)

@@ -1,7 +1,7 @@
 """Read JSON that is nested too deeply for the decoder.
 
 An API server stores objects of up to 10,000 levels, and the decoder fails at about 1,000. These functions read the
-upper levels, so that such an object can be reported and does not hide others.
+upper levels, so that such an object can be reported, and other objects of the list can still be read.
 """
 
 import re
@@ -54,7 +54,10 @@ def _below(data: bytes, key: str, level: int) -> Iterator[bytes]:
 
 
 def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
-    """Yield strings and brackets with their start, end and level. A bracket has the level inside it."""
+    """Yield strings and brackets with their start, end and level.
+
+    The level of a bracket is that of the items inside it.
+    """
     level = 0
     for token in _TOKEN.finditer(data):
         mark = token[0]

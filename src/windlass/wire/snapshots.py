@@ -1,4 +1,4 @@
-"""Log lines with complete objects, written before an object is deleted or its status is reset.
+"""Log lines with complete objects, written when an object is deleted or its status is reset.
 
 This is statement 49 of docs/behaviours.md.
 """

@@ -20,8 +20,8 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def place(scripted: Place) -> Place:
-    return scripted
+def place(scripted_place: Place) -> Place:
+    return scripted_place
 
 
 @pytest.fixture(autouse=True)

@@ -532,8 +532,8 @@ def test_restarting_container_is_explained() -> None:
 
 
 @pytest.fixture
-def place(scripted: Place) -> Place:
-    return scripted
+def place(scripted_place: Place) -> Place:
+    return scripted_place
 
 
 def ask(place: Place, name: str, lines: int = 10) -> Explanation:

@@ -23,8 +23,8 @@ from windlass.client.tasks import TaskSelector
 
 
 @pytest.fixture
-def place(scripted: Place) -> Place:
-    return scripted
+def place(scripted_place: Place) -> Place:
+    return scripted_place
 
 
 def read(place: Place, name: str, task: str = "", **wanted: Any) -> list[Line]:

@@ -148,7 +148,7 @@ def test_stores_and_deletions_reach_the_metrics() -> None:
 
 def test_passes_reach_the_metrics() -> None:
     bench = Bench()
-    bench.observers.on_pass(0.25)
+    bench.observers.on_pass_end(0.25)
     assert bench.sample("windlass_pass_duration_seconds_sum") == 0.25
 
 
@@ -161,7 +161,7 @@ def test_watch_error_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_missing_status_subresource_is_logged_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
-    Bench().observers.on_status_missing(CONTROLLER_GROUP)
+    Bench().observers.on_status_subresource_missing(CONTROLLER_GROUP)
     ((level, message),) = lines(caplog)
     assert level == logging.ERROR
     assert "windlass install --crds-only --apply" in message

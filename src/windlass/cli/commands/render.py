@@ -236,7 +236,7 @@ def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
         return None
     if arguments.nfs_server:
         return nfs_shares.Served(arguments.nfs_server)
-    share = nfs_shares.by_name(job)
+    share = nfs_shares.share_with_dns_name(job)
     is_mounted = not arguments.only or not _PARTS_WITH_VOLUMES.isdisjoint(arguments.only)
     if is_mounted:
         service = nfs_shares.server_name(job.name)

@@ -119,7 +119,7 @@ def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
     created = view.created
     is_unseen = framework.status is None and created is not None and (now - created).total_seconds() > 5
     if is_unseen:
-        return "no controller has processed it. Install one with `windlass install --apply`"
+        return "no controller has processed this job. Install one with `windlass install --apply`"
     return {
         "Suspended": f"windlass resume {view.name}",
         "Failed": f"windlass why {view.name}",

@@ -192,5 +192,5 @@ def _progress_callbacks(bar: "ProgressBar | None") -> "ProgressCallbacks":
         on_compared=bar.compared,
         on_planned=bar.begin,
         on_sent=bar.sent,
-        on_delay=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
+        on_warning=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
     )

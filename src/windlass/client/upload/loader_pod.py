@@ -73,11 +73,11 @@ async def started(
     job: str,
     image: str = IMAGE,
     timeout: float | None = None,
-    on_delay: Callable[[str], None] = lambda _: None,
+    on_warning: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[None]:
     """Run a pod with the share at MOUNT_PATH during the block, and delete it at the end.
 
-    `timeout` limits its start. `on_delay` receives messages about delays, and about a failed deletion. Raises
+    `timeout` limits its start. `on_warning` receives messages about delays, and about a failed deletion. Raises
     ClientError and ApiError.
     """
     if isinstance(share, Claim):
@@ -87,23 +87,23 @@ async def started(
         created = pods.decode(await connection.send(requests.create(PODS, connection.namespace, body)))
     except asyncio.CancelledError:
         # The pod may have been created although the request was cancelled.
-        await _delete(connection, name, on_delay)
+        await _delete(connection, name, on_warning)
         raise
     try:
-        await _wait_until_running(connection, created, share, timeout, on_delay)
+        await _wait_until_running(connection, created, share, timeout, on_warning)
         yield
     finally:
-        await _delete(connection, name, on_delay)
+        await _delete(connection, name, on_warning)
 
 
-async def _delete(connection: Connection, name: str, on_delay: Callable[[str], None]) -> None:
+async def _delete(connection: Connection, name: str, on_warning: Callable[[str], None]) -> None:
     """Delete the pod. Errors are only reported, so that they do not hide an earlier one."""
     try:
         await connection.send(requests.delete(PODS, connection.namespace, name))
     except NotFoundError:
         return
     except (ApiError, ClientError) as error:
-        on_delay(f"cannot delete pod {name} in the namespace {connection.namespace}: {error}")
+        on_warning(f"cannot delete pod {name} in the namespace {connection.namespace}: {error}")
 
 
 def describe_share(share: MountedShare) -> str:
@@ -139,7 +139,7 @@ async def _wait_until_running(
     pod: Pod,
     share: MountedShare,
     timeout: float | None,
-    on_delay: Callable[[str], None],
+    on_warning: Callable[[str], None],
 ) -> None:
     watcher = PodWatcher(connection, name=pod.name)
     reported: set[str] = set()
@@ -148,7 +148,7 @@ async def _wait_until_running(
         for reason in watcher.blocking_messages:
             if reason not in reported:
                 reported.add(reason)
-                on_delay(f"cannot mount {describe_share(share)} yet: {reason}")
+                on_warning(f"cannot mount {describe_share(share)} yet: {reason}")
         return _has_started(watcher, share)
 
     try:

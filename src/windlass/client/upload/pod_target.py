@@ -152,7 +152,7 @@ async def upload(
         job=job or name,
         image=image,
         timeout=timeout,
-        on_delay=callbacks.on_delay,
+        on_warning=callbacks.on_warning,
     )
     async with pod:
         return await transfer.upload(PodTarget(connection, name, share, timeout), items, callbacks)

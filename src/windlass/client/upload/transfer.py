@@ -44,7 +44,7 @@ class ProgressCallbacks(msgspec.Struct, frozen=True):
     """Called with the number of bytes to send."""
     on_sent: Callable[[str, int], None] = lambda *_: None
     """Called with the name of a file and the number of further bytes sent."""
-    on_delay: Callable[[str], None] = lambda _: None
+    on_warning: Callable[[str], None] = lambda _: None
     """Called with a message about a delay, or about a loader pod that cannot be deleted."""
 
 

@@ -61,7 +61,7 @@ class Observer(Protocol):
 
     def on_stored(self, before: Framework, after: Framework) -> None: ...
 
-    def on_status_missing(self, group: str) -> None: ...
+    def on_status_subresource_missing(self, group: str) -> None: ...
 
     def on_failure(self, framework: Framework, action: str, error: RequestError) -> None: ...
 
@@ -139,7 +139,7 @@ class ApiPort:
             return
         if not self._is_blocked(framework.group):
             self._blocked_until[framework.group] = self._monotonic() + NO_STATUS_RETRY_SEC
-            self._observer.on_status_missing(framework.group)
+            self._observer.on_status_subresource_missing(framework.group)
         raise NoStatusError(str(missing)) from missing
 
     def _is_blocked(self, group: str) -> bool:

@@ -69,7 +69,7 @@ class LeaderSession:
         )
         # Before everything is listed, the pool does not run and nothing is taken from the queue.
         self._workers = WorkerPool(
-            executor, self.queue, clock, workers=settings.worker_number, observe_pass=observers.on_pass
+            executor, self.queue, clock, workers=settings.worker_number, observe_pass=observers.on_pass_end
         )
         self._invalid_frameworks = InvalidFrameworkReporter(
             transport.send, guard, observers.on_reasons, clock, timeout=timeout, field_manager=field_manager

@@ -91,7 +91,7 @@ class Observers:
         self._warned_at[warning] = now
         return True
 
-    def on_status_missing(self, group: str) -> None:
+    def on_status_subresource_missing(self, group: str) -> None:
         log.error(
             "cannot store statuses: the CustomResourceDefinition of Frameworks has lost its status subresource. "
             "Another controller may have replaced it. Stop that controller, then run "
@@ -99,7 +99,7 @@ class Observers:
             extra={"group": group},
         )
 
-    def on_pass(self, seconds: float) -> None:
+    def on_pass_end(self, seconds: float) -> None:
         self._metrics.observe_pass(seconds)
 
     def on_watch_error(self, resource: Resource, error: ApiError) -> None:
@@ -113,8 +113,8 @@ class Observers:
 def snapshot_lines(
     framework: Framework, reasons: Sequence[Reason], settings: LogObjectSnapshot
 ) -> Iterator[str]:
-    """Yield a line for each status that a retry or rescale has removed, if it is enabled (statement 49 of
-    docs/behaviours.md)."""
+    """Yield a line for each status that a retry or rescale has removed, if snapshots of that kind are enabled
+    (statement 49 of docs/behaviours.md)."""
     for reason in reasons:
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
         if trigger is None or not snapshots.is_enabled(trigger, settings):

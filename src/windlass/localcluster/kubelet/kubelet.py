@@ -95,7 +95,7 @@ class Kubelet:
     async def _adopt(self, folder: PodDirectory, pod: Json | None) -> PodWorker | None:
         """Adopt a pod and return its worker, or remove it and return None if it has been deleted.
 
-        An ephemeral cluster adopts no pods: they would not end with it.
+        An ephemeral cluster does not adopt pods, because adopted pods could outlive it.
         """
         if pod is None or self._directories.is_ephemeral:
             await self._remove_unadopted(folder)
@@ -188,7 +188,7 @@ class Kubelet:
     # Disk pressure and injected faults
 
     def evict_if_disk_is_full(self) -> None:
-        """Evict the running pod that uses most of the disk if the data directory's disk is full.
+        """Evict the running pod that uses the most disk space if the data directory's disk is full.
 
         This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a
         time, since the space that it frees may be enough.
@@ -198,7 +198,7 @@ class Kubelet:
         running = [worker for worker in workers if worker.record.is_anything_running]
         if free is None or not running or any(worker.is_being_evicted for worker in workers):
             return
-        largest = max(running, key=lambda worker: _bytes_below(worker.sandbox.folder.path))
+        largest = max(running, key=lambda worker: _disk_usage(worker.sandbox.folder.path))
         largest.evict(
             "The node was low on resource: ephemeral-storage."
             f" Threshold quantity: {directory.MIN_FREE_BYTES}, available: {free // 1024}Ki."
@@ -323,7 +323,7 @@ def _pod_key(pod: Json) -> str:
     return object_key(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-def _bytes_below(folder: Path) -> int:
+def _disk_usage(folder: Path) -> int:
     total = 0
     for path, _, files in os.walk(folder):
         for name in files:

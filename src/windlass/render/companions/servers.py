@@ -30,8 +30,8 @@ case ${ADDRESS} in
 *) host=0.0.0.0 ;;
 esac
 """
-"""Lines of a start script that set the address to listen on. A pod on a shared network owns only its loopback
-address; any other pod also listens on its loopback for port-forward."""
+"""Lines of a start script that set the address to listen on. A pod that shares the host network
+listens only on its own loopback address; any other pod listens on all addresses, since port-forward uses loopback."""
 _LINKS_CONFIG = "jupyter_server_config.py"
 FOLLOW_LINKS = f"""\
 mkdir -p .windlass && cat > .windlass/{_LINKS_CONFIG} << 'END' || exit 1
@@ -61,8 +61,8 @@ class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
     generated: Mapping[Companion, ByUser] = {}
     """Generated passwords, which are shown once."""
     tensorboard_service: str = ""
-    """Name of TensorBoard's Service, which differs from the one in the job file if that is taken. Empty: the one in the
-    job file."""
+    """Name of TensorBoard's Service. It differs from the name in the job file if another Service has that name. Empty:
+    the name in the job file."""
     is_embedded: bool = False
     """Whether pods run on this machine: a hub then starts processes for its users, not pods."""
     is_plain: bool = False
@@ -78,7 +78,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """Labels of the job."""
     name: str
-    """Name of all its objects, except a Service with another name."""
+    """Name of its objects. The Service may have another name (`service`)."""
     service: str = ""
     """Name of its Service. Empty: `name`."""
     service_type: ServiceType
@@ -91,7 +91,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     hashes: ByUser = {}
     """Password hashes for its Secret. A change replaces the pod."""
     secret: str = ""
-    """Name of a Secret of the user that has the hashes."""
+    """Name of a user-provided Secret with the hashes."""
     files: Mapping[str, str] = {}
     """Files for its ConfigMap."""
     annotations: Mapping[str, str] = {}
@@ -180,7 +180,7 @@ def resources_field(resources: Resources | None) -> Json:
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
-    """Return a pod spec without containers, with the job's volumes and nodes."""
+    """Return a pod spec without containers, with the job's volumes and node constraints."""
     spec = helper_pods.pod_spec(job, share)
     del spec["restartPolicy"]
     return {**WITHOUT_SERVICE_LINKS, **spec}

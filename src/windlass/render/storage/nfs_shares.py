@@ -29,8 +29,8 @@ def server_name(job: str) -> str:
     return f"{job}-nfs"
 
 
-def by_name(job: Job, namespace: str = "") -> Served:
-    """Return the name of the Service as a placeholder for an unknown address."""
+def share_with_dns_name(job: Job, namespace: str = "") -> Served:
+    """Return a share with the DNS name of the Service, for use while its ClusterIP is unknown."""
     service_namespace = job.namespace or namespace or names.DEFAULT_NAMESPACE
     return Served(f"{server_name(job.name)}.{service_namespace}.svc.cluster.local")
 

@@ -34,13 +34,16 @@ def mounts_of(job: Job, share: Share | None, *, has_own_mounts: bool) -> list[Js
 def job_file_volumes(job: Job, share: Share | None = None) -> list[Json]:
     """Return the volumes that the job file lists. An unknown NFS address is replaced by the name of the Service."""
     return [
-        {"name": name, **_source(job, name, volume, share or nfs_shares.by_name(job))}
+        {"name": name, **_source(job, name, volume, share or nfs_shares.share_with_dns_name(job))}
         for name, volume in job.volumes.items()
     ]
 
 
 def job_file_mounts(job: Job, share: Share | None = None) -> list[Json]:
-    return [_mount(name, volume, share or nfs_shares.by_name(job)) for name, volume in job.volumes.items()]
+    return [
+        _mount(name, volume, share or nfs_shares.share_with_dns_name(job))
+        for name, volume in job.volumes.items()
+    ]
 
 
 def claim_name(job: str, volume: str) -> str:

@@ -2,7 +2,7 @@
 
 An edit changes one key or value, and keeps comments, layout, line ends and encoding. The edited file is checked again:
 the documents must otherwise be equal, the diagnostics must be resolved, and new errors are allowed only inside a
-renamed field, which was not checked before. Edits that fail this are dropped.
+renamed field, which was not checked before. Edits that fail this check are not applied.
 """
 
 import re
@@ -61,7 +61,7 @@ class _Edit(msgspec.Struct, frozen=True):
         return self.diagnostic.fix is not None and self.diagnostic.fix.remedy is Remedy.RENAME
 
     @property
-    def meaning(self) -> scalars.Scalar:
+    def new_value(self) -> scalars.Scalar:
         """The value of the new text."""
         is_quoted = self.becomes[:1] in ("'", '"')
         return self.becomes[1:-1] if is_quoted else scalars.resolve(self.becomes)
@@ -224,14 +224,14 @@ class _Comparison:
         if edit is None or not edit.renames_key:
             return old == new
         self._seen[place] += 1
-        return new == edit.meaning
+        return new == edit.new_value
 
     def _is_expected_value(self, old: tree.Scalar, new: tree.Scalar) -> bool:
         edit = self._edits.get((old.line, old.column))
         expected = old.value
         if edit is not None and not edit.renames_key:
             self._seen[old.line, old.column] += 1
-            expected = edit.meaning
+            expected = edit.new_value
         return type(expected) is type(new.value) and expected == new.value
 
 

@@ -220,7 +220,7 @@ def _check_orders(merged: Layer, file: str, invalid_keys: set[str]) -> Iterator[
 
 
 def _check_lease(root: tree.Mapping, invalid_keys: set[str]) -> Iterator[Diagnostic]:
-    """Require that enough of the lease is left for a request between two renewals."""
+    """Require that the lease is still valid for requestTimeoutSec just before a renewal."""
     keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
     if _value(root, "leaderElection") is False or invalid_keys & set(keys):
         return

@@ -108,7 +108,10 @@ async def _send_log(
 async def _while_connected(
     request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks until the log ends or the client disconnects, which is noticed even without new lines."""
+    """Yield the chunks until the log ends or the client disconnects.
+
+    A disconnect is detected even if the log has no new lines.
+    """
     while True:
         next_chunk = asyncio.ensure_future(_next(chunks))
         try:

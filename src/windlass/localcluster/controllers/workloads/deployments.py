@@ -1,4 +1,4 @@
-"""Decide for a Deployment: create a ReplicaSet for its template and scale down those of former templates.
+"""Decide the next actions for a Deployment: create a ReplicaSet for its template, and scale down those of old templates.
 
 No function has side effects.
 """

@@ -1,4 +1,6 @@
-"""Decide for a Job: create pods until enough have succeeded or too many have failed. No function has side effects.
+"""Decide the next actions for a Job: create pods until enough have succeeded or too many have failed.
+
+No function has side effects.
 
 Each pod has a finalizer until it is counted, or deleted without being counted. The count and the removal of the
 finalizer are stored together, so that no pod is counted twice.
@@ -103,7 +105,7 @@ def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
 def _has_failed(pod: Pod, waits_for_end: bool) -> bool:
     """Return whether a pod counts as failed.
 
-    A deleted pod that has not ended does, unless it is on a node and the Job waits for its end.
+    A terminating pod counts as failed, unless it is bound to a node and `waits_for_end` is set.
     """
     is_lost = pod.is_ending and not (waits_for_end and pod.has_node)
     return pod.phase == "Failed" or is_lost

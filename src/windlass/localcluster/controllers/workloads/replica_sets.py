@@ -1,4 +1,4 @@
-"""Decide for a ReplicaSet: keep the specified number of pods. No function has side effects."""
+"""Decide the next actions for a ReplicaSet: keep the specified number of pods. No function has side effects."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -19,7 +19,7 @@ _RESET_AFTER = timedelta(minutes=10)
 
 
 def next_delay(container: ContainerRecord) -> timedelta:
-    """Return the back-off after the next run if the container is started now."""
+    """Return the delay before the restart that follows the next run, if that run starts now."""
     end = container.latest_end
     if end is None:
         return timedelta()
@@ -30,7 +30,7 @@ def next_delay(container: ContainerRecord) -> timedelta:
 def restart_time(container: ContainerRecord, now: datetime) -> datetime | None:
     """Return when the container may be restarted; None for immediately.
 
-    An end in the future was recorded before the clock was set back: restart early rather than wait for hours.
+    If the recorded time is in the future, the clock was set back: the container may then restart immediately.
     """
     start, delay = None, _BASE
     match container.current:
