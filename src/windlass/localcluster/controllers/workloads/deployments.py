@@ -1,4 +1,4 @@
-"""Decide the next actions for a Deployment: create a ReplicaSet for its template, and scale down those of old templates.
+"""Decide the next actions for a Deployment: create a ReplicaSet for its template and scale down those of old templates.
 
 No function has side effects.
 """
