@@ -64,7 +64,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A decoded file. If it has errors, it has diagnostics only."""
+    """A decoded file. If the file has errors, only `diagnostics` is filled."""
 
     submissions: tuple[Submission, ...]
     """Jobs and Frameworks in the order of the file, then the jobs of configs."""
@@ -81,7 +81,7 @@ class Contents(msgspec.Struct, frozen=True):
 
     @property
     def has_config(self) -> bool:
-        """Whether the file has a config with imports and resources, whose users expect plain objects."""
+        """Whether the file has a config (with imports and resources). Users of configs expect plain objects."""
         return bool(self.configs)
 
     @property
@@ -248,7 +248,7 @@ def _check_has_jobs(items: Sequence[_Item]) -> Iterator[Diagnostic]:
 
 
 def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]:
-    """Report names of jobs and Frameworks that are not unique in a namespace, even among different groups."""
+    """Report names of jobs and Frameworks that are not unique in a namespace, even across API groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
         above = () if item.is_job else ("metadata",)
@@ -268,10 +268,11 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
 
 
 def _with_final_severity(diagnostic: Diagnostic, item: _Item) -> Diagnostic:
-    """Turn a misspelt field into an error.
+    """Return the diagnostic of a misspelt field as an error, and any other diagnostic unchanged.
 
-    A field of a Framework's pod template that only has the wrong case stays a warning, so that the reference's examples
-    run as there: the API server stores it, and it is dropped from the pods.
+    A field of a Framework's pod template that only has the wrong case stays a warning, so that the examples of
+    FrameworkController can be run. As with FrameworkController, the field is stored in the Framework, but not in the
+    pods.
     """
     if diagnostic.rule is not Rule.MISSPELT_FIELD:
         return diagnostic

@@ -36,7 +36,7 @@ def metadata(job: Job, name: str, namespace: str = "") -> Json:
 
 
 def leading_role(job: Job) -> Role:
-    """Return the role whose image and nodes these pods use."""
+    """Return the role whose image and node constraints the helper pods use."""
     leaders = completion.leaders(job)
     with_tasks = (role for role in job.roles.values() if role.tasks > 0)
     return job.roles[leaders[0]] if leaders else next(with_tasks, Role())

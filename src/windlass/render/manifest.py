@@ -52,7 +52,7 @@ M = TypeVar("M", bound=Manifest)
 
 
 def in_namespace(framework: Json, namespace: str) -> Json:
-    """Set the namespace of a Framework that has none or null, which Kubernetes treats alike."""
+    """Set the namespace of a Framework whose namespace is missing, null or empty, which Kubernetes treats alike."""
     metadata = framework["metadata"]
     namespace = metadata.get("namespace") or namespace
     return {**framework, "metadata": {**metadata, "namespace": namespace}} if namespace else framework

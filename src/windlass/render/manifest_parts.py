@@ -33,7 +33,7 @@ class Part(StrEnum):
 
 
 COMPANIONS = (Part.TENSORBOARD, Part.JUPYTER, Part.HUB)
-"""Interactive servers. A job neither waits for them nor ends with them."""
+"""Interactive servers. A job does not wait for them, and does not end when they end."""
 
 
 class RenderedObject(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
-"""Check a job: its file, whether its roles fit its runtime, and the Framework that is rendered from it.
+"""Check a job: its file, its roles and mount paths, and the Framework that is rendered from it.
 
-The Framework is checked like any other. Its diagnostics refer to the lines of the job file that they come from.
+The Framework is checked like any other Framework. Its diagnostics refer to the lines of the job file that they come
+from.
 """
 
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    """Warn if no role decides when the job ends, or if the first of several such roles to succeed ends it."""
+    """Warn if no role ends by itself, or if the job ends as soon as one of several roles has succeeded."""
     leaders = completion.leaders(job)
     default_leaders = [name for name in leaders if job.roles[name].completion is None]
     has_completion = any(role.completion is not None for role in job.roles.values())

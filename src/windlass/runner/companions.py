@@ -1,4 +1,4 @@
-"""Forward local ports to the companions of a run while it lasts.
+"""Forward local ports to the companions of a run until the run ends.
 
 Companions do not affect the results of jobs.
 """
@@ -60,7 +60,8 @@ class Companions:
             await event.wait()
 
     async def wait_until_all_failed(self, *, only_kept: bool = False) -> None:
-        """Wait until all companions have failed. `only_kept`: only those that keep a run open after its jobs."""
+        """Wait until all companions have failed. `only_kept`: only those that keep a run open after its jobs
+        have ended."""
         tasks = [task for each, task in self._tasks.items() if each.is_kept or not only_kept]
         if tasks:
             await asyncio.wait(tasks)

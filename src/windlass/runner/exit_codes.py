@@ -13,7 +13,7 @@ USAGE = 2
 TIMED_OUT = 124
 """Timeout: the API server cannot be reached, the cluster of a run cannot start or fails, or --timeout has expired."""
 OTHER_CODE = 125
-"""The job failed with a code outside 1 to 255, which an exit code cannot represent."""
+"""The job failed without a code, or with a code outside 1 to 255, which an exit code cannot represent."""
 INTERRUPTED = 130
 """Ctrl-C."""
 CLOSED_PIPE = 141

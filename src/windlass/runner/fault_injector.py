@@ -46,7 +46,7 @@ class PodFault(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The fault of this pod in the syntax of `--inject`."""
+        """The fault of this pod in the syntax of `--inject`, without the time of the injection."""
         seconds = self.injection.seconds if self.injection.action is Action.DELAY else 0.0
         return str(
             msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False, seconds=seconds)
@@ -54,12 +54,12 @@ class PodFault(msgspec.Struct, frozen=True):
 
 
 class FaultTargets:
-    """Selects the faults of each pod. To do so, it tracks the first pod of each task and the running pods."""
+    """Selects the faults of each pod. To do so, it tracks the first pod of each task, and the pods that have run."""
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
         self._first_pods: dict[tuple[JobKey, Task], str] = {}
-        self._running: set[str] = set()
+        self._seen_running: set[str] = set()
         """UIDs of pods that were observed in the phase Running."""
 
     def delays(self, pod: Pod) -> tuple[PodFault, ...]:
@@ -69,9 +69,9 @@ class FaultTargets:
     def faults(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the faults other than delays when a pod is first observed in the phase Running, otherwise none."""
         faults = tuple(fault for fault in self._faults_of(pod) if fault.injection.action is not Action.DELAY)
-        if pod.status.phase != PodPhase.RUNNING or pod.uid in self._running:
+        if pod.status.phase != PodPhase.RUNNING or pod.uid in self._seen_running:
             return ()
-        self._running.add(pod.uid)
+        self._seen_running.add(pod.uid)
         return faults
 
     def _faults_of(self, pod: Pod) -> Iterator[PodFault]:

@@ -52,7 +52,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Opened(Line, frozen=True):
-    """A companion that is reachable on a local port."""
+    """A line about a companion that is now reachable on a local port."""
 
     url: str
 
@@ -194,15 +194,15 @@ class LineSelector:
     def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
         """Yield a line about a new event of a job, or a new warning about another object.
 
-        Failed probes of companions are skipped, and the completion of a job if it is the only one.
+        Failed probes of companions are skipped, and the completion of the job if the run has only one.
         """
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
             return
         companion = self._companion_name(involved)
-        is_starting = companion and event.reason == _UNHEALTHY
-        if is_starting:
+        is_failed_probe = companion and event.reason == _UNHEALTHY
+        if is_failed_probe:
             return
         key = (involved.uid, event.message or event.reason)
         if key in self._seen_events:

@@ -216,7 +216,8 @@ async def run_companions(
 ) -> list[Verdict]:
     """Run companions without their jobs until Ctrl-C, or until all have failed.
 
-    On a cluster that outlives the run, return as soon as each is ready or has failed. Raises as `Session.run` does.
+    On a cluster that outlives the run, return as soon as each companion is ready or has failed. Raises the same
+    errors as `Session.run`.
     """
     interrupts.can_be_graceful = True
     try:

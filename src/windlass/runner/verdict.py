@@ -47,7 +47,8 @@ def of_all(name: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
 
 
 def with_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
-    """Return the line for a run that stays open for companions after its jobs. `companions` maps names to URLs."""
+    """Return the line for a run that stays open for companions after its jobs have ended. `companions` maps names to
+    URLs."""
     result = "succeeded" if all(verdict.exit == exit_codes.SUCCESS for verdict in verdicts) else "failed"
     if len(verdicts) > 1:
         result = "jobs ended"
@@ -103,7 +104,8 @@ def _find_task(status: FrameworkStatus, trigger: CompletionTrigger) -> TaskStatu
 
 
 def _attempt(framework: Framework, status: FrameworkStatus) -> str:
-    """Return the number of the failed attempt as text. Empty without retries if maxRetryCount is not positive."""
+    """Return the number of the failed attempt as text. Empty if maxRetryCount is not positive and there was
+    no retry."""
     retried, limit = status.retry_policy_status, framework.spec.retry_policy.max_retry_count
     are_all_counted = retried.total_retried_count == retried.accountable_retried_count
     if limit > 0 and are_all_counted:

@@ -88,7 +88,7 @@ class Watcher:
         """The pods whose progress files are still read."""
 
     def watch_coroutines(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the coroutines that watch. They run until they are cancelled."""
+        """Yield the coroutines that watch and poll. They run until they are cancelled."""
         for group in dict.fromkeys(watched.job.group for watched in self.jobs.values()):
             yield self._watch(frameworks(group), self._on_framework, self._on_deleted_framework)
         yield self._watch(PODS, self._on_pod, self._on_deleted_pod, names.FRAMEWORK_NAME)
@@ -189,10 +189,10 @@ class Watcher:
         self._on_output(pod, run, buffer.end())
 
     async def _log_chunks(self, pod: Pod, run: Run) -> AsyncGenerator[bytes, None]:
-        """Yield the output of one run of a container until it ends. Raises ApiError and OSError.
+        """Yield the output of one run of a container until the run ends. Raises ApiError and OSError.
 
-        A log is requested by pod name, but the pod may have been deleted or replaced by that of the next attempt, and
-        the container may have been restarted. In these cases the run has ended, and its log file is read.
+        A log is requested by pod name, but the pod may have been deleted or replaced by the pod of the next attempt,
+        and the container may have been restarted. In these cases the run has ended, and its log file is read.
         """
         namespace, name = pod.metadata.namespace, pod.metadata.name
         request = requests.log(namespace, name, container=run.container, follow="true")

@@ -31,7 +31,7 @@ def verify(companion: Companion, hashed: str, password: str) -> bool:
 
 
 def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
-    """Return the contents of the files by name."""
+    """Return the contents of the password files, by file name."""
     if companion is Companion.HUB:
         return {HUB_FILE: msgspec.json.encode(dict(hashes), order="sorted").decode()}
     hashed = hashes.get(ALL_USERS, "")
@@ -43,7 +43,7 @@ def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
 
 
 def hashes_in(companion: Companion, data: dict[str, str]) -> dict[str, str]:
-    """Return the hashes in the data of a Secret. Empty if the data is not in the format of `files`."""
+    """Return the hashes in the data of a Secret, by user. Empty if the data is not in the format of `files`."""
     try:
         if companion is Companion.HUB:
             hashes = msgspec.json.decode(_decoded(data, HUB_FILE), type=dict[str, str])

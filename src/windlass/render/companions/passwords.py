@@ -1,6 +1,7 @@
-"""Hash and verify passwords for JupyterLab and JupyterHub. They are first normalised as the login forms do.
+"""Hash and verify passwords for JupyterLab and JupyterHub. Passwords are first normalised like the input of
+the login forms.
 
-This file is also shipped to the hub, so it imports nothing of Windlass.
+This file is also shipped to the hub, so it does not import other modules of Windlass.
 """
 
 import base64

@@ -8,7 +8,8 @@ _READ_VERBS = ("get", "list", "watch")
 
 
 def job_reader_account(metadata: Json) -> tuple[Json, ...]:
-    """Return an account that may read what `windlass status`, `logs`, `env` and `why` need, but no Secrets."""
+    """Return the objects of an account that may read what `windlass status`, `logs`, `env` and `why` need, but no
+    Secrets."""
     core_resources = ("pods", "pods/log", "events", "configmaps", "services")
     rules = [
         _rule(names.GROUPS, (names.PLURAL,), _READ_VERBS),
@@ -19,8 +20,8 @@ def job_reader_account(metadata: Json) -> tuple[Json, ...]:
 
 
 def pod_spawner_account(metadata: Json) -> tuple[Json, ...]:
-    """Return an account for a hub that creates pods for its users. It has the permissions of KubeSpawner, and may read
-    the hub's Deployment, which owns the pods."""
+    """Return the objects of an account for a hub that creates pods for its users. The account has the permissions that
+    KubeSpawner needs, and may read the hub's Deployment, which is the owner of the pods."""
     rules = [
         _rule(("",), ("pods",), (*_READ_VERBS, "create", "delete")),
         _rule(("",), ("events",), _READ_VERBS),

@@ -1,6 +1,7 @@
 """The first notebook of a job: it lists the tasks, reads logs and, with TensorFlow, computes on the tasks' servers.
 
-Without Windlass in its image, it uses the addresses that were known before the job started.
+If its image does not contain Windlass, or Windlass cannot read the job, the notebook uses the addresses that were known
+before the job started.
 """
 
 import msgspec

@@ -5,8 +5,8 @@ follows:
 
 * The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks, TensorBoards) do not have to
   succeed.
-* Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher;
-  without such a role, or with another runtime, all of them. The job succeeds when all tasks of one leader have
+* Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher or
+  master; without such a role, or with another runtime, all of them. The job succeeds when all tasks of one leader have
   succeeded.
 * If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
@@ -61,7 +61,7 @@ def is_idle_server(job: Job, name: str) -> bool:
 
 
 def has_command(job: Job, role: Role) -> bool:
-    """Return whether the role or the job sets a command, or `pod` a command or arguments."""
+    """Return whether the role or the job sets a command, or its `pod` sets a command or arguments for the tasks."""
     is_set = role.command is not None or job.command is not None
     return is_set or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
 

@@ -40,7 +40,8 @@ def template(
 
 
 def nodes_with_folders(job: Job) -> tuple[str, ...] | None:
-    """Return the nodes that have every host folder, in the order of the first volume that names nodes. None: all."""
+    """Return the nodes that have every host folder, in the order of the first volume that names nodes. None: no
+    volume names nodes."""
     named = [volume.nodes for volume in job.volumes.values() if volume.nodes]
     if not named:
         return None
@@ -49,7 +50,7 @@ def nodes_with_folders(job: Job) -> tuple[str, ...] | None:
 
 
 def restrict_to_nodes(spec: Json, nodes: Sequence[str]) -> Json:
-    """Add the nodes to each nodeSelectorTerm of a pod spec."""
+    """Add the requirement to run on one of the nodes to each nodeSelectorTerm of a pod spec, or to a new term."""
     expression: Json = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
     affinity: Json = spec.get("affinity") or {}
     node_affinity: Json = affinity.get("nodeAffinity") or {}

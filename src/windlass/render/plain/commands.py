@@ -72,7 +72,7 @@ def _dependent_exports(variables: Collection[Json], exported: Collection[str]) -
 
 
 def _shell_text(value: str) -> str:
-    """Write a value for a shell that expands it as Kubernetes would: unknown names are not changed."""
+    """Write a value for a shell that expands it as Kubernetes would: references to unset variables are not changed."""
     written, end = [], 0
     for found in _REFERENCE.finditer(value):
         name = found[1]

@@ -2,7 +2,7 @@
 
     ConfigMap    digits-cluster    addresses of the tasks: cluster.json, and a script for each role (`scripts`)
     Service      digits            headless, for all pods
-    Service      digits-worker-0   headless, for one task: its name is the same after a retry
+    Service      digits-worker-0   headless, for one task: its DNS name is the same after a retry
     StatefulSet  digits-ps         a role whose tasks run until they are stopped
     Job          digits-worker     a role whose tasks end
 
@@ -37,7 +37,7 @@ from windlass.wire import durations
 CLUSTER_VOLUME = "windlass-cluster"
 CLUSTER_FOLDER = "/windlass/cluster"
 CLUSTER_SPEC = "cluster.json"
-"""File with the addresses of the tasks by role or, with TensorFlow, by its task type."""
+"""File with the addresses of the tasks by role or, with TensorFlow, by task type."""
 WAITING_SECONDS = 600
 """How long a task waits for required files."""
 
@@ -218,8 +218,8 @@ def _with_dns_name(job: Job, spec: Json) -> Json:
 
 
 def _retries(job: Job, role: Role) -> int:
-    """Return the retries of a task. If none are set, each task gets the retries of the job: without a controller,
-    nothing can retry the whole job."""
+    """Return the retries of a task. If the role does not set them and the job has no task retries, each task gets the
+    retries of the job: without a controller, nothing can retry the whole job."""
     retries = builder.task_retries(job, role)
     return retries if retries or role.retry is not None else job.retry.job
 

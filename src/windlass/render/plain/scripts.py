@@ -1,4 +1,4 @@
-"""Shell scripts that set the variables about peers where no controller does.
+"""Shell scripts that set the variables about peers in a cluster without the controller.
 
 There is one script per role, because scripts per task, each with all addresses, would grow with the square of
 the number of tasks. A script determines the index of its task and computes the values that depend on it. `discovery`
@@ -46,7 +46,8 @@ def script(
     excluded: Collection[str] = (),
     extra_lines: Iterable[str] = (),
 ) -> str:
-    """Return the script. `excluded`: variables that the role itself sets. `extra_lines` may refer to its variables."""
+    """Return the script. `excluded`: variables that the role itself sets. `extra_lines` may refer to the
+    variables of the script."""
     sampled = [variables(role, index) for index in _SAMPLE_INDEXES]
     exports = [
         f"export {name}={_value([values[name] for values in sampled], index_source)}"
@@ -57,7 +58,7 @@ def script(
 
 
 def _value(found: Sequence[str], index_source: IndexSource) -> str:
-    """Return an expression for the value of any task, from those of tasks 0, 1 and 2: a constant, a counter, or an
+    """Return an expression for the value of any task, from the values of tasks 0, 1 and 2: a constant, a counter, or an
     exception for task 0."""
     first, second, third = found
     if first == second == third or index_source is IndexSource.SINGLE_TASK:

@@ -117,7 +117,7 @@ def _marker(*source: str) -> str:
 
 
 def _variables(job: Job) -> Json:
-    """Return the variables of the tasks, because a command may need their tokens."""
+    """Return the variables of the leading role's tasks, because a command may need them, e.g. tokens."""
     task = pods.container(job, helper_pods.leading_role(job))
     return {field: task[field] for field in ("env", "envFrom") if task.get(field)}
 

@@ -1,7 +1,7 @@
 """Shell scripts of the load-data Job. They use the programs that the image has, e.g. curl, wget or python3.
 
-Their first arguments are the target folder and the marker file. Downloads are written to a temporary folder whose name
-begins with a dot, so that an incomplete download never has its final name.
+Except for DONE, their first arguments are the target folder and the marker file. Downloads are written to a temporary
+folder whose name begins with a dot, so that an incomplete download never has its final name.
 """
 
 DONE = "echo 'all data is loaded'"
@@ -159,7 +159,8 @@ done
 
 
 def _archive(unpacking: str) -> str:
-    """Return a script that downloads an archive, unpacks it in a temporary folder, checks it and moves the files."""
+    """Return a script that downloads an archive, unpacks it in a temporary folder, checks it and moves the files to the
+    target folder."""
     return _START + _DOWNLOAD + _UNPACK + unpacking + _PLACE + _END
 
 

@@ -45,13 +45,14 @@ def is_needed(job: Job) -> bool:
 
 
 def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
-    """Return a pod that checks the paths once. If some are missing, it prints a line for each and exits with 1."""
+    """Return a pod that checks the paths once. If paths are missing, it prints a line for each missing path and exits
+    with 1."""
     spec = {**helper_pods.pod_spec(job, share), "containers": [container(job, share)]}
     return manifest("v1", "Pod", helper_pods.metadata(job, name(job.name), namespace), spec=spec)
 
 
 def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json:
-    """Return a container for a pod with the job's volumes. It waits up to `seconds` for missing paths."""
+    """Return a container for a pod with the job's volumes. It waits up to `seconds` in total for missing paths."""
     return {
         **helper_pods.container(job, CONTAINER, command(job, share, seconds=seconds)),
         "env": [{"name": _NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],

@@ -110,7 +110,7 @@ def _ceph_volume_spec(ceph: CephFs, name: str, claim: str, namespace: str) -> Js
 
 
 def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterator[Json]:
-    """Yield the objects of the NFS server, or only its claim if tasks mount that directly."""
+    """Yield the objects of the NFS server, or only its claim if tasks mount the claim directly."""
     if job.nfs_server is None:
         return
     metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name), namespace)

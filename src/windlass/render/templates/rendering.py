@@ -22,7 +22,7 @@ class Template(msgspec.Struct, frozen=True):
     file: str
     variables: Mapping[str, Any]
     included: Mapping[str, str]
-    """Templates that it may include, by name."""
+    """Templates that it may include, import or extend, by name."""
 
     def render(self, source: str = "") -> str:
         """Render `source` (default: that of the template). Raises TemplateError."""

@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 
 def serve(options: DaemonOptions, ready: Callable[[Record], None]) -> None:
-    """Run until a signal. Raises InUseError, CannotStartError or OSError if it does not become ready."""
+    """Run until a signal. Raises InUseError, CannotStartError or OSError if the daemon does not become ready."""
     with Lock.take(options.data / data_folders.LOCK, LOCK_SECONDS):
         asyncio.run(_serve(options, ready))
 
 
 def end_pods(data: Path) -> None:
-    """End the pods of a daemon that was killed. Raises as `serve` does."""
+    """End the pods of a daemon that was killed. Raises the same errors as `serve`."""
 
     last = records.read(data)
     options = (
@@ -93,8 +93,8 @@ async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> Non
 
 
 def _port(options: DaemonOptions) -> int:
-    """Return the port to listen on. The default is the last one, which running pods and copied kubeconfigs use, or 0
-    (any free port) if that is taken."""
+    """Return the port to listen on. The default is the port of the last daemon, which running pods and copied
+    kubeconfigs use, or 0 (any free port) if there was no daemon or that port is taken."""
     last = records.read(options.data)
     if options.port or last is None:
         return options.port

@@ -4,7 +4,7 @@
     $XDG_STATE_HOME/windlass/runs/<id>    a `windlass run`, until it ends; with --keep, until it is deleted
 
 A folder belongs to Windlass if it contains the lock file, and is in use while that file is locked. The kernel releases
-the lock when its process ends, even if it is killed.
+the lock when the process that holds it ends, even if that process is killed.
 """
 
 import contextlib
@@ -144,7 +144,7 @@ def create_kept_folder(runs: Path) -> Path:
 
 @contextlib.contextmanager
 def _created(runs: Path) -> Iterator[Path]:
-    """Create a folder under a lock: another run must not remove it before it has its own lock."""
+    """Create a folder under a lock: another run must not remove the folder before the folder has its own lock."""
     runs.mkdir(parents=True, exist_ok=True, mode=0o700)
     with Lock.take(runs / ".lock"):
         _remove_abandoned(runs)
