@@ -79,7 +79,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     has_run: bool = False
     """Whether the task has run in its current attempt."""
     code: int | None = None
-    """0, an exit code, or a completion code of the controller; None before the attempt has ended."""
+    """0, an exit code, or a completion code of the controller; None before the outcome of the attempt is decided."""
     reason: str = ""
     """The phrase of the code."""
 
@@ -204,7 +204,7 @@ def _completed_state(status: FrameworkStatus) -> JobState:
 
 
 def _reason(state: JobState, status: FrameworkStatus) -> str:
-    """Return why the job is blocked, or how its current attempt ended; empty before that."""
+    """Return why the job is blocked, or the outcome of its current attempt; empty before that is decided."""
     if state is JobState.BLOCKED:
         return _blocking_message(status)
     completion = status.attempt_status.completion_status
@@ -235,7 +235,7 @@ def task_results(succeeded: int, failed: int, total: int) -> str:
 
 
 def failure_text(task: str, code: int, phrase: str) -> str:
-    """Return `worker-1 exited with code 3`, or the phrase of a completion code of the controller."""
+    """Return `worker-1 exited with code 3`, or `worker-1 failed: PHRASE (CODE)` for a code of the controller."""
     return f"{task} exited with code {code}" if code > 0 else f"{task} failed: {phrase} ({code})"
 
 

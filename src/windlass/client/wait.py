@@ -37,7 +37,7 @@ async def wait(
 ) -> JobView:
     """Wait until the condition holds and return the job. `on_change` is called now and after each change.
 
-    A job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
+    With Until.DELETED, a job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
     the errors of `lookup.find`.
     """
     framework = await lookup.find_or_none(connection, name)

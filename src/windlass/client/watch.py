@@ -130,7 +130,7 @@ async def wait_until_deleted(connection: Connection, resource: Resource, name: s
 
 
 def _permanent_after_outage() -> Callable[[ApiError], bool]:
-    """Return a predicate for permanent errors. It is also true if no request could be sent for long."""
+    """Return a predicate for permanent errors. It is also true if no request could be sent for MAX_OUTAGE_SECONDS."""
     outage_start = last = time.monotonic()
 
     def is_permanent(error: ApiError) -> bool:

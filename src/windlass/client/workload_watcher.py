@@ -112,7 +112,7 @@ async def run_with_pods(
 
 
 async def last_lines(connection: Connection, pod: Pod) -> str:
-    """Return the end of the log of the failed container; empty if none failed, or the log cannot be read."""
+    """Return the end of the log of the failed container; empty if none failed, or the server rejects the request."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return ""

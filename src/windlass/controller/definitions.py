@@ -38,7 +38,7 @@ _REMEDY = "Run `windlass install --crds-only --apply`, or start the controller w
 
 class Flaw(StrEnum):
     MISSING = "Missing"
-    DELETING = "Going"
+    DELETING = "Deleting"
     NOT_ESTABLISHED = "NotEstablished"
     NOT_SERVED = "NotServed"
     NO_STATUS_SUBRESOURCE = "NoStatusSubresource"
@@ -86,7 +86,7 @@ async def manage(send: Send, interval: float, timeout: float, sleep: Sleep) -> t
 
 
 async def _manage(send: Send, expected: Json, interval: float, timeout: float, sleep: Sleep) -> list[str]:
-    """Manage one definition. Another replica may do the same, so it is read again after a conflict."""
+    """Manage one definition. Another replica may do the same, so the definition is read again after a conflict."""
     changes: list[str] = []
     for _ in range(max(1, round(timeout / interval))):
         live = await _read(send, _name(expected))
@@ -164,8 +164,8 @@ def _flaw(definition: Json, expected: Json) -> tuple[Flaw, str] | None:
     expects_status = "subresources" in expected["spec"]["versions"][0]
     if expects_status and not installed.has_status_subresource(definition):
         return Flaw.NO_STATUS_SUBRESOURCE, (
-            "has no status subresource, as FrameworkController installs it: Windlass cannot store a status and "
-            f"ignores its Frameworks. Stop FrameworkController first. {_REMEDY}"
+            "has no status subresource, like the one that FrameworkController installs: Windlass cannot store a "
+            f"status and ignores the Frameworks of this group. Stop FrameworkController first. {_REMEDY}"
         )
     return _dropped_fields_flaw(installed.dropped_fields(definition, expected), plural)
 
@@ -197,7 +197,7 @@ class DefinitionMonitor:
         self._settings = settings
         self._logged: tuple[Problem, ...] = ()
         self.error = ""
-        """Why the Frameworks of no group can be run; empty if those of at least one group can."""
+        """Why no Frameworks can be run; empty if those of at least one group can."""
 
     async def install(self) -> None:
         """Create or update the definitions.
@@ -247,5 +247,5 @@ async def _retrying(call: Callable[[], Awaitable[T]], action: str) -> T:
         except (errors.ForbiddenError, errors.InvalidError):
             raise
         except errors.ApiError as error:
-            log.warning("cannot %s the CustomResourceDefinitions of Frameworks: %s", action, error)
+            log.warning("cannot %s the CustomResourceDefinitions: %s", action, error)
             await asyncio.sleep(RETRY_SEC)

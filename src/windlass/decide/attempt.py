@@ -95,7 +95,7 @@ def _start_attempt(builder: DecisionBuilder, config_map_uid: str) -> None:
 
 
 def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
-    """Delete the attempt of the ConfigMap if it is ours; otherwise report that the name is taken."""
+    """Delete the attempt of the ConfigMap if the ConfigMap is ours; otherwise report that the name is taken."""
     if ownership.is_our_config_map(config_map, builder.uids):
         deletion.delete_attempt(builder, config_map.uid, deletion.unless_deleting(config_map))
         return
@@ -194,7 +194,8 @@ def _stop_requested(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatu
 
 
 def _active_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """Return the completion status if the deadline over all attempts has passed. Suspended time does not count."""
+    """Return the completion status if the deadline over all attempts has passed. Time in which the Framework is
+    suspended or held does not count."""
     limit = builder.spec.active_deadline_seconds
     if limit is None or builder.status.holding.since is not None:
         return None

@@ -23,7 +23,7 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import NO_STATUS_RETRY_SEC, NoStatusError
+from windlass.controller.engine.api_port import NO_STATUS_RETRY_SEC, NoStatusSubresourceError
 from windlass.controller.engine.port import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
@@ -362,19 +362,19 @@ def test_store_for_a_deleted_framework_raises_not_found(found: Answer) -> None:
 
 def test_missing_status_subresource_blocks_stores_and_is_checked_at_intervals() -> None:
     bench = Bench(MISSING, THERE, MISSING, THERE, STORED, STORED)
-    with pytest.raises(NoStatusError):
+    with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     assert [str(request) for request in bench.sent] == [
         f"PATCH {FRAMEWORKS}/job/status",
         f"GET {FRAMEWORKS}/job",
     ]
     bench.seconds += NO_STATUS_RETRY_SEC - 0.1
-    with pytest.raises(NoStatusError):
+    with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     assert len(bench.sent) == 2, "nothing is asked meanwhile"
     assert bench.heard == [("status is missing", CONTROLLER_GROUP)]
     bench.seconds += 0.1
-    with pytest.raises(NoStatusError):
+    with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     assert bench.heard == 2 * [("status is missing", CONTROLLER_GROUP)], "once for each period"
     bench.seconds += NO_STATUS_RETRY_SEC
@@ -385,7 +385,7 @@ def test_missing_status_subresource_blocks_stores_and_is_checked_at_intervals() 
 
 def test_missing_status_subresource_does_not_block_the_other_group() -> None:
     bench = Bench(MISSING, THERE, STORED)
-    with pytest.raises(NoStatusError):
+    with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     bench.run(lambda port: port.store_status(stored(LAUNCHER_GROUP), next_status()))
     assert bench.heard == [("status is missing", CONTROLLER_GROUP), ("stored", "17", "18")]
@@ -407,5 +407,5 @@ def test_missing_status_subresource_is_reported_once() -> None:
         return await asyncio.gather(*(store(bench.port) for _ in range(many)), return_exceptions=True)
 
     outcomes = asyncio.run(story())
-    assert [type(outcome) for outcome in outcomes] == many * [NoStatusError]
+    assert [type(outcome) for outcome in outcomes] == many * [NoStatusSubresourceError]
     assert bench.heard == [("status is missing", CONTROLLER_GROUP)]

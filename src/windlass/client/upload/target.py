@@ -57,10 +57,9 @@ class Access(StrEnum):
 
 
 class FileTransfer:
-    """Reads a file from an offset to its end, always exactly the announced number of bytes.
+    """Reads exactly `remaining` bytes of a file, from an offset on.
 
-    A file that shrinks meanwhile is padded with zeros, since the receiver expects that many bytes. `has_changed` is
-    true then.
+    If the file has shrunk, zeros are appended, since the receiver expects that many bytes. `has_changed` is true then.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class FileTransfer:
         offset: int = 0,
         hasher: "_Hash | None" = None,
     ) -> None:
-        """`offset` is the number of bytes that the target already has, `hasher` their checksum."""
+        """`offset` is the number of bytes that the target already has, `hasher` has processed them."""
         self.item = item
         self.offset = offset
         self.has_changed = False
@@ -110,7 +109,7 @@ class FileTransfer:
                 self._count(len(chunk))
 
     async def conclude(self) -> None:
-        """After everything was written, check whether the file has changed, and count the rest. Raises ClientError."""
+        """After everything was written, check whether the file has changed, and count the other bytes. Raises ClientError."""
         with self._converting_errors():
             version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
         self.has_changed |= version != self.item.version
@@ -140,7 +139,7 @@ class FileTransfer:
 
 
 class UploadTarget(Protocol):
-    """Paths are relative to the target. Methods raise ClientError with its location."""
+    """Paths are relative to the target. Methods raise ClientError with the location of the target."""
 
     @property
     def where(self) -> str:

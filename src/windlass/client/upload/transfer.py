@@ -153,7 +153,10 @@ def _require_space(where: str, size: int, free_space: int | None) -> None:
 
 
 def _transfer(item: Item, state: FileState, on_sent: Callable[[str, int], None]) -> FileTransfer | None:
-    """Return the transfer of a file; None if it is up to date. A partial file that matches its start is resumed."""
+    """Return the transfer of a file; None if the target has the same content. Raises ClientError.
+
+    A partial file on the target that equals the start of the source is resumed.
+    """
     try:
         if state.digest and state.digest == hasher_of(str(item.path)).hexdigest():
             return None
@@ -179,12 +182,12 @@ async def _send(target: UploadTarget, transfers: Sequence[FileTransfer]) -> list
     """Send the files. Return those that changed meanwhile, or whose checksums differ."""
     failed: list[Item] = []
     for batch in _batches(transfers):
-        unsent = [each for each in batch if each.remaining or not each.offset]
+        to_write = [each for each in batch if each.remaining or not each.offset]
         if batch[0].is_sent_alone:
             await target.write(batch[0])
-        elif unsent:
-            await target.write_batch(unsent)
-        for each in unsent:
+        elif to_write:
+            await target.write_batch(to_write)
+        for each in to_write:
             await each.conclude()
         unchanged = [each for each in batch if not each.has_changed]
         are_correct = await target.finish(unchanged)

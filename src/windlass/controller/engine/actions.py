@@ -56,7 +56,7 @@ class ActionRunner:
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
-        """Run the actions and record their outcomes. At most one batch of pods is created, and one deleted."""
+        """Run the actions and record their outcomes. At most one batch of CreatePod and one of DeletePod is run."""
         batch_size = self._batching.batch_size
         creations = [action for action in actions if isinstance(action, CreatePod)][:batch_size]
         deletions = [action for action in actions if isinstance(action, DeletePod)][:batch_size]

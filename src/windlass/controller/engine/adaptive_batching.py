@@ -26,14 +26,14 @@ SAMPLE_LIFETIME_SEC = 30.0
 class AdaptiveBatching:
     def __init__(self, batch_size: int = INITIAL_BATCH) -> None:
         self.batch_size = batch_size
-        """Maximum number of pods that one pass creates, and that it deletes."""
+        """Maximum number of CreatePod actions, and of DeletePod actions, that one pass runs."""
         self._updates: deque[tuple[float, float]] = deque(maxlen=UPDATE_SAMPLES)
         """When each of the last status updates ended, and its duration."""
 
     def max_status_delay(self, tasks: int, last_update_seconds: float, now: float) -> float:
         """Return for how many seconds a status may be deferred.
 
-        `tasks` is the size of the Framework, `last_update_seconds` the duration of its last status update.
+        `tasks` is the number of tasks of the Framework, `last_update_seconds` the duration of its last status update.
         """
         recent = [seconds for at, seconds in self._updates if now - at <= SAMPLE_LIFETIME_SEC]
         # Missing samples count as fast: a few slow updates do not show that the server is slow.

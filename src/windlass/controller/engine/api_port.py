@@ -35,8 +35,8 @@ from windlass.model.status import FrameworkStatus
 from windlass.wire import codec, status_patch
 
 MAX_PARALLEL_REQUESTS = 50
-"""Maximum number of concurrent requests for pods. Frameworks take turns. With one API server, more requests are not
-faster, and a request for another Framework waits at most for these."""
+"""Maximum number of concurrent requests that create or delete one pod each. Frameworks take turns. More concurrent
+requests would not increase the throughput of one API server, but delay the requests for other Frameworks."""
 NO_STATUS_RETRY_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
@@ -46,7 +46,7 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
-class NoStatusError(RequestError):
+class NoStatusSubresourceError(RequestError):
     """The Framework exists but has no status subresource: the CustomResourceDefinition was changed."""
 
 
@@ -98,7 +98,7 @@ class ApiPort:
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         if self._is_blocked(framework.group):
-            raise NoStatusError(f"Frameworks of {framework.group} have no status subresource")
+            raise NoStatusSubresourceError(f"Frameworks of {framework.group} have no status subresource")
         patch = status_patch.status_patch(
             framework, status, compress=self._compress, threshold=self._compression_threshold
         )
@@ -133,14 +133,14 @@ class ApiPort:
         return await self._request(request.with_accept(METADATA_ONLY))
 
     async def _raise_if_status_missing(self, framework: Framework, missing: NotFoundError) -> None:
-        """Raise NoStatusError if the Framework exists: then the 404 means that the status subresource is missing."""
+        """Raise NoStatusSubresourceError if the Framework exists: then the 404 means that the status subresource is missing."""
         current = await self.read_framework(framework)
         if current is None or current.uid != framework.uid:
             return
         if not self._is_blocked(framework.group):
             self._blocked_until[framework.group] = self._monotonic() + NO_STATUS_RETRY_SEC
             self._observer.on_status_subresource_missing(framework.group)
-        raise NoStatusError(str(missing)) from missing
+        raise NoStatusSubresourceError(str(missing)) from missing
 
     def _is_blocked(self, group: str) -> bool:
         return self._monotonic() < self._blocked_until.get(group, 0.0)
@@ -183,10 +183,12 @@ class ApiPort:
             answer = await self._request(requests.get(SERVICES, framework.namespace, name))
             found = _decoded(_object_decoder.decode, answer)
             if found.controller is None or found.controller.uid != framework.uid or found.is_deleting:
-                raise AlreadyExistsError(f"it does not belong to this Framework: {error}") from error
+                raise AlreadyExistsError(
+                    f"it does not belong to this Framework, or is being deleted: {error}"
+                ) from error
 
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
-        """Create the Gang, or update it after a task was retried or added."""
+        """Create the Gang, or update its spec if it exists."""
         try:
             await self._request(requests.create(GANGS, namespace, _encoder.encode(manifest)))
         except AlreadyExistsError:

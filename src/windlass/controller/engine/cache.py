@@ -1,7 +1,7 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
-The UIDs of deleted objects are kept (`known`): an object whose UID is known but that is not recorded was deleted. A
+The UIDs of objects are kept after their deletion (`known`): an object whose UID is known but that is not recorded was deleted. A
 deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or that was
 created again meanwhile, is ignored.
 """
@@ -85,7 +85,7 @@ class Cache:
         )
 
     def expectations_for(self, framework: Framework) -> Expectations | None:
-        """Return the outcomes of the Framework's actions, or None if it is no longer cached or was created again."""
+        """Return the outcomes of the Framework's actions, or None if it is no longer kept or was created again."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
@@ -145,7 +145,11 @@ class Cache:
         group: str = "",
         invalid: Collection[FrameworkKey] = (),
     ) -> set[FrameworkKey]:
-        """Record a list of one namespace and one group (empty: all). Return the new, updated and deleted keys."""
+        """Record a list of one namespace and one group (empty: all).
+
+        `invalid` are the keys of the listed Frameworks that cannot be decoded. Return the keys of the new, updated and
+        deleted Frameworks.
+        """
 
         def is_key_in_scope(key: FrameworkKey) -> bool:
             return is_in_scope(key.namespace, namespace) and group in ("", key.group)
@@ -196,12 +200,12 @@ class Cache:
         changed: set[FrameworkKey] = set()
         old_name = self._pod_framework.get(item.uid)
         if old_name is not None and old_name != name:
-            # The pod's label was changed: it counts as deleted under its old label.
+            # The pod's label was changed: for the Framework of the old label, the pod counts as deleted.
             changed = self._remove_from(old_name, item)
         if name is None:
             return changed
         related = self._related_to(name)
-        if not related.is_newer(item):
+        if not related.should_record(item):
             return changed
         current = related.current(item)
         if current is not None and current.uid != item.uid:
@@ -305,7 +309,7 @@ class Cache:
     ) -> None:
         """Record the answer to a deletecollection request, which may contain pods that the watch has not shown.
 
-        `cached` are the UIDs that were cached when the request was sent. Those not in the answer were deleted before.
+        `cached` are the UIDs that were cached when the request was sent. After the last page, all of their pods count as deleted.
         """
         expectations = self.expectations_for(framework)
         if expectations is None:
@@ -338,7 +342,7 @@ class Cache:
         """Record an object from the answer to a request, which the watch may not have shown yet."""
         name = (framework.namespace, framework.name)
         related = self._related_to(name)
-        if related.is_newer(item):
+        if related.should_record(item):
             self._record(name, related, item)
             related.mark_unconfirmed(item)
         else:

@@ -28,7 +28,7 @@ tens of milliseconds; for a small Framework the delay is below MIN_SETTLE and sk
 MIN_SETTLE = 1e-3
 MAX_SETTLE = 0.5
 MIN_GANG_DELAY = 3.0
-"""A status may be deferred for at least this many seconds while the pods of a gang are being created."""
+"""A status may be deferred for at least this many seconds while there are pods to create."""
 
 
 class _PendingStatus:
@@ -48,12 +48,15 @@ class _PendingStatus:
         self._last_update_seconds = 0.0
 
     def deferred_decision(self, framework: Framework) -> Decision | None:
-        """Return the decision that waits to be stored, unless the Framework has changed since it was made."""
+        """Return the decision whose status is deferred, unless the Framework has changed since that decision."""
         is_of_this_version = self._decided_on == framework.metadata.resource_version
         return self._deferred if is_of_this_version else None
 
     def deadline(self, decision: Decision, batching: AdaptiveBatching, now: float) -> float | None:
-        """Return the time up to which the decided status may be deferred, or None if it must be stored now."""
+        """Return the time up to which the decided status may be deferred, or None if it must be stored now.
+
+        The delay begins with the first call after `clear`.
+        """
         if not decision.may_wait or decision.status is None:
             return None
         delay = batching.max_status_delay(decision.status.summary.tasks, self._last_update_seconds, now)
@@ -190,7 +193,7 @@ class Executor:
     async def _store_or_defer(
         self, key: FrameworkKey, framework: Framework, decision: Decision, pending: _PendingStatus
     ) -> tuple[Framework | None, Sequence[Reason]]:
-        """Return the Framework with the decided status and the reasons to announce.
+        """Store or defer the decided status. Return the Framework with this status and the reasons to announce.
 
         The Framework is None if it is no longer in the cache: no action may be run for it.
         """

@@ -16,7 +16,7 @@ class Expectations:
         self._failures: dict[str, int] = {}
         self._failed_batches = 0
         self.uncertain: set[str] = set()
-        """Names of objects that may have been created although no usable answer arrived."""
+        """Names of pods that may exist: their creation had no usable answer, or the name was in use."""
         self.name_taken_message = ""
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()

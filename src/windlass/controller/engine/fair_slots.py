@@ -1,4 +1,4 @@
-"""A limit of concurrent requests that batches share in turns."""
+"""A limit on concurrent requests that batches share in turns."""
 
 import asyncio
 import contextlib

@@ -7,7 +7,7 @@ from windlass.controller.engine.port import RequestError
 
 
 class NotLeadingError(RequestError):
-    """The request was not sent because the lease expires too soon. Nothing was written."""
+    """The request was not sent: the lease expires too soon, or this replica no longer leads."""
 
 
 class LeaseGuard:

@@ -34,9 +34,9 @@ def is_in_scope(namespace: str, scope: str) -> bool:
 
 
 def framework_name(found: RelatedObject) -> FrameworkName | None:
-    """Return the Framework in the object's label, by which the watches select; None if there is none.
+    """Return the Framework in the label by which the watches select objects; None without that label.
 
-    A ConfigMap must also have the name that the ConfigMaps of all attempts of the Framework have.
+    Also return None for a ConfigMap whose name is not that of the Framework's ConfigMaps.
     """
     name = found.metadata.labels.framework_name
     is_other_config_map = isinstance(found, ConfigMapView) and found.name != names.config_map_name(name)
@@ -83,8 +83,9 @@ class RelatedObjects:
         else:
             self.config_map = None
 
-    def is_newer(self, new: RelatedObject) -> bool:
-        """Return whether to record `new`: it is newer than the recorded object, or confirms it in the same version.
+    def should_record(self, new: RelatedObject) -> bool:
+        """Return whether to record `new`: no object of its name is recorded, or an older one, or an unconfirmed one
+        of the same version.
 
         An object whose UID was deleted is never recorded again.
         """

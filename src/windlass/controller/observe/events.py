@@ -46,7 +46,7 @@ REPEAT_AFTER_SEC = 600.0
 BURST = 25
 """Maximum number of events of one Framework in a burst: the size of its token bucket."""
 RESERVED_FOR_FRAMEWORK = 5
-"""Number of events in BURST that are reserved for the Framework itself, so that failing tasks do not use up all."""
+"""Number of events in BURST that are reserved for the Framework itself: events about its tasks cannot use them."""
 REFILL_SEC = 60.0
 """Interval after which a Framework may post one more event."""
 MAX_REMEMBERED = 4096

@@ -64,7 +64,7 @@ class InvalidFrameworkReporter:
             await self._has_pending.wait()
 
     async def _report(self, key: FrameworkKey, invalid: InvalidFramework) -> bool:
-        """Return False if the report failed and must be retried."""
+        """Report the Framework. Return False if that failed and must be retried."""
         patch = codec.invalid_status_patch(invalid, self._clock.now())
         if patch is None:
             return True

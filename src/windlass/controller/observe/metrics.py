@@ -266,7 +266,7 @@ def _has_address(framework: Framework) -> bool:
 
 
 def _adds_first_pod(before: Framework, after: Framework) -> bool:
-    """Whether this store adds the first pod of the first attempt."""
+    """Return whether the stored status adds the first pod of the first attempt."""
     is_first_attempt = after.status is not None and after.status.attempt_status.id == 0
     return is_first_attempt and _is_before_running(before) and not _has_pod(before) and _has_pod(after)
 
@@ -295,7 +295,7 @@ class _Gang:
 
 
 def _awaits_address(task: TaskStatus) -> bool:
-    """Whether the task has no address and may get one."""
+    """Return whether the task has no address and may get one."""
     return not task.attempt_status.pod_ip and not task.deletion_pending and not task.is_completed
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from windlass.controller.engine.api_port import NoStatusError
+from windlass.controller.engine.api_port import NoStatusSubresourceError
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.lease_guard import NotLeadingError
 from windlass.controller.engine.port import ConflictError, NotFoundError, RefusedError, RequestError
@@ -71,7 +71,7 @@ class Observers:
         With the warning, record an event if the API server refused the action.
         """
         fields = {"namespace": framework.namespace, "framework": framework.name}
-        if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
+        if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusSubresourceError):
             log.debug("cannot %s, will retry: %s", action, error, extra=fields)
             return
         if not self._is_warning_due((framework.uid, action, type(error))):
