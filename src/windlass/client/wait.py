@@ -37,8 +37,8 @@ async def wait(
 ) -> JobView:
     """Wait until the condition holds and return the job. `on_change` is called now and after each change.
 
-    With Until.DELETED, a job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
-    the errors of `lookup.find`.
+    With Until.DELETED, a job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError,
+    CompletedError, and the errors of `lookup.find`.
     """
     framework = await lookup.find_or_none(connection, name)
     if framework is None:

@@ -71,7 +71,7 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
     if has_undeleted_pod or config_map_uid not in outcomes.collection_deletion_requested:
         builder.add_action(DeleteAttemptPods(config_map_uid))
     for pod in pods:
-        # Pods that the reference controller created lack the label by which DeleteAttemptPods selects.
+        # Pods that FrameworkController created lack the label by which DeleteAttemptPods selects.
         if pod.metadata.labels.attempt != config_map_uid:
             delete_pod(builder, pod)
         elif pod.is_deleting:

@@ -16,7 +16,7 @@ class Presence(Enum):
     PRESENT = auto()
     """It exists, and the watch has reported it."""
     UNCONFIRMED = auto()
-    """It exists according to the response to its creation; the watch has not reported it."""
+    """It exists according to the response to a request; the watch has not reported it."""
     DELETED = auto()
     """It was deleted."""
     UNKNOWN = auto()

@@ -1,9 +1,9 @@
 """Adapts roles and tasks to the spec (statements 36 to 39).
 
 `resize_roles` is called before the tasks are updated, `drop_deleted_tasks` afterwards: a task to remove has to end
-before it is dropped. `copy_timeouts` is called until the Framework has completed, and while it is deleted, because
-users shorten a timeout to give up the pods of a lost node, also while the attempt ends. A task marked for deletion
-stays marked even if its role is scaled up again, because users may have seen the mark.
+before it is dropped. `copy_timeouts` is called until the Framework has completed, and while it is being
+deleted, because users shorten a timeout to force the deletion of pods on a lost node, also while the attempt ends. A
+task marked for deletion stays marked even if its role is scaled up again, because users may have seen the mark.
 """
 
 import operator

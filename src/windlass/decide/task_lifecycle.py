@@ -206,7 +206,7 @@ def stop_attempt(
 
 
 def complete(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus:
-    """Complete the task after its last attempt."""
+    """Complete the task without a retry, if its attempt has completed."""
     if task.state is not ATTEMPT_COMPLETED:
         return task
     retry_status = task.retry_policy_status

@@ -109,9 +109,10 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
 def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
     """Create all pods at once, unless creations were postponed.
 
-    In that case, at most as many creations are postponed or tried as pods exist (at least MIN_POSTPONED_PODS): if a
-    quota is exceeded, only a few creations are retried, with growing delays, instead of thousands. Postponed creations
-    come first, so that an error that affects all pods does not start a new backoff for every name.
+    In that case, the number of pods that are postponed or created is limited to the number of existing pods (at least
+    MIN_POSTPONED_PODS): if a quota is exceeded, only a few creations are retried, with growing delays, instead of
+    thousands. Postponed creations come first, so that an error that affects all pods does not start a new backoff for
+    every name.
     """
     postponed = builder.observed.outcomes.postponed
     creations: list[CreatePod] = []

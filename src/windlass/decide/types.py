@@ -1,7 +1,7 @@
 """The input and output of a decision.
 
-`Observed` is all that a decision knows besides the Framework, the time and the rules. A `Decision` describes actions
-and performs none.
+`Observed` is all that a decision knows besides the Framework, the time, the rules and the previous decision if
+its status is not stored. A `Decision` describes actions and performs none.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
     may be running although the cache does not have it; only a new list can tell."""
     name_taken_message: str = ""
-    """The error of the API server if the name of the ConfigMap or Service is in use by an object of another owner."""
+    """The error message if the name of the ConfigMap or Service is in use; otherwise empty."""
     deletion_requested: AbstractSet[str] = frozenset()
     """UIDs of objects whose deletion the API server has accepted."""
     forced: AbstractSet[str] = frozenset()
@@ -98,7 +98,7 @@ class Observed(msgspec.Struct, frozen=True):
     """UIDs of objects that exist or existed, or would be in the cache if they existed. A known object that is not
     observed was deleted; for an unknown one the objects have to be listed again."""
     unconfirmed: AbstractSet[str] = frozenset()
-    """UIDs of objects seen only in the response to their creation: the watch has not reported them yet."""
+    """UIDs of objects seen only in responses to requests: the watch has not reported them yet."""
     previous_uids: AbstractSet[str] = frozenset()
     """UIDs of deleted Frameworks of the same name: their remaining objects have to be deleted."""
     other_controller: str = ""

@@ -109,7 +109,10 @@ class FileTransfer:
                 self._count(len(chunk))
 
     async def conclude(self) -> None:
-        """After everything was written, check whether the file has changed, and count the other bytes. Raises ClientError."""
+        """Check whether the file has changed, after everything was written, and count the other bytes.
+
+        Raises ClientError.
+        """
         with self._converting_errors():
             version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
         self.has_changed |= version != self.item.version

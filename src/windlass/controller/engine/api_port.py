@@ -133,7 +133,7 @@ class ApiPort:
         return await self._request(request.with_accept(METADATA_ONLY))
 
     async def _raise_if_status_missing(self, framework: Framework, missing: NotFoundError) -> None:
-        """Raise NoStatusSubresourceError if the Framework exists: then the 404 means that the status subresource is missing."""
+        """Raise NoStatusSubresourceError if the Framework exists: then only the status subresource is missing."""
         current = await self.read_framework(framework)
         if current is None or current.uid != framework.uid:
             return

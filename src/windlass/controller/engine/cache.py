@@ -1,9 +1,9 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
-The UIDs of objects are kept after their deletion (`known`): an object whose UID is known but that is not recorded was deleted. A
-deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or that was
-created again meanwhile, is ignored.
+The UIDs of objects are kept after their deletion (`known`): an object whose UID is known but that is not recorded was
+deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or
+that was created again meanwhile, is ignored.
 """
 
 from collections import OrderedDict
@@ -309,7 +309,8 @@ class Cache:
     ) -> None:
         """Record the answer to a deletecollection request, which may contain pods that the watch has not shown.
 
-        `cached` are the UIDs that were cached when the request was sent. After the last page, all of their pods count as deleted.
+        `cached` are the UIDs that were cached when the request was sent. After the last page, these pods count as
+        deleted.
         """
         expectations = self.expectations_for(framework)
         if expectations is None:

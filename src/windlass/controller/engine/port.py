@@ -62,7 +62,7 @@ class DeletedPods(msgspec.Struct, frozen=True):
 
 
 MAX_PODS_PER_DELETE = 500
-"""Maximum number of pods per request: the server deletes the pods one after the other, within the timeout of the request."""
+"""Maximum number of pods per request: the server deletes the pods one after the other, within its timeout."""
 
 
 class Port(Protocol):
