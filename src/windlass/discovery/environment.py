@@ -21,7 +21,7 @@ JAX_NUM_PROCESSES        2
 
 from collections.abc import Callable, Mapping
 
-from windlass.discovery.peers import LOOPBACK, Address, Peers, by_name, by_port
+from windlass.discovery.peers import LOOPBACK, Address, Peers, peers_on_shared_network, peers_with_dns_names
 from windlass.discovery.tensorflow import TensorFlow
 from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime, requested_features
@@ -42,7 +42,11 @@ def variables_of(framework: Framework, first_ports: Mapping[str, int] | None = N
     runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
         return lambda _role, _index: {}
-    peers = by_name(framework) if first_ports is None else by_port(framework, first_ports)
+    peers = (
+        peers_with_dns_names(framework)
+        if first_ports is None
+        else peers_on_shared_network(framework, first_ports)
+    )
     attempt = None if framework.status is None else framework.status.attempt_status.instance_uid
     return variables_for_peers(runtime, peers, attempt or framework.uid)
 

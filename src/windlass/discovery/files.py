@@ -30,7 +30,7 @@ LAUNCHER = "launcher"
 def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict[str, str]:
     """Return the contents by file name. `tf_config` is the value of TF_CONFIG in the task's environment, if it is set:
     the file has the same value."""
-    addresses = peers.by_name_from_gang(gang) if gang.service else peers.by_address(gang)
+    addresses = peers.gang_peers_with_dns_names(gang) if gang.service else peers.peers_with_ip_addresses(gang)
     exports = "".join(_exports(gang))
     return {
         FRAMEWORK: msgspec.json.encode(framework(gang)).decode() + "\n",
@@ -66,7 +66,7 @@ def framework(gang: GangSpec) -> Json:
 
 
 def _injector(gang: GangSpec, exports: str) -> str:
-    """Return the same script as the reference controller (behaviour 48): FB_{ROLE}_PORT overrides the ports."""
+    """Return the same script as FrameworkController (behaviour 48): FB_{ROLE}_PORT overrides the ports."""
     echoes = (f'echo "{name}=${name}"\n' for role in gang.roles for name in _variable_names(role))
     return "".join(("#!/bin/sh\n", exports, *echoes))
 

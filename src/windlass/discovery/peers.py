@@ -1,6 +1,6 @@
 """The addresses of all tasks: DNS names, ports on a shared network, or IP addresses.
 
-Names are known before anything starts, and stay the same when a task is retried. A TensorFlow server keeps the
+DNS names are known before anything starts, and stay the same when a task is retried. A TensorFlow server keeps the
 addresses that it was started with, so it could not reach a peer that restarts with another address.
 """
 
@@ -32,7 +32,7 @@ class Peers(msgspec.Struct, frozen=True):
     roles: Mapping[str, tuple[Address, ...]]
 
 
-def by_name(framework: Framework) -> Peers:
+def peers_with_dns_names(framework: Framework) -> Peers:
     """Return DNS names such as `worker-0.digits:2222`, relative to the namespace."""
     service = names.service_name(framework.name)
     return Peers(
@@ -43,7 +43,7 @@ def by_name(framework: Framework) -> Peers:
     )
 
 
-def by_port(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
+def peers_on_shared_network(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
     """Return addresses on a shared network: each task has its own port, and the ports of a role are consecutive."""
     return Peers(
         {
@@ -54,7 +54,7 @@ def by_port(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
     )
 
 
-def by_address(gang: GangSpec) -> Peers:
+def peers_with_ip_addresses(gang: GangSpec) -> Peers:
     return Peers(
         {
             role.name: tuple(Address(member.ip, member.port or role.port) for member in role.members)
@@ -63,8 +63,8 @@ def by_address(gang: GangSpec) -> Peers:
     )
 
 
-def by_name_from_gang(gang: GangSpec) -> Peers:
-    """Return the same as `by_name`, from a Gang."""
+def gang_peers_with_dns_names(gang: GangSpec) -> Peers:
+    """Return the same as `peers_with_dns_names`, from a Gang."""
     return Peers(
         {role.name: _dns_names(role.name, len(role.members), gang.service, role.port) for role in gang.roles}
     )

@@ -19,7 +19,7 @@ _TYPES_WITH_LOWERCASE_VARIABLE = ("worker", "ps")
 
 
 class TensorFlow:
-    """Formats the peers for TensorFlow. The parts that all tasks share are computed once."""
+    """Formats the peers for TensorFlow. The cluster, which all tasks share, is encoded once."""
 
     def __init__(self, peers: Peers) -> None:
         self._cluster: dict[str, list[str]] = {}

@@ -57,7 +57,7 @@ class InstallOptions(msgspec.Struct, frozen=True):
         return f"windlass:{self.namespace}:{suffix}"
 
     def metadata(self, name: str, namespace: str | None = None) -> Json:
-        """Return the metadata of an object. `namespace` is "" if it is cluster-scoped (default: self.namespace)."""
+        """Return the metadata of an object. `namespace` is "" for a cluster-scoped one (default: self.namespace)."""
         namespace = self.namespace if namespace is None else namespace
         return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": self.labels}
 

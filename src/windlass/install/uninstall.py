@@ -43,7 +43,7 @@ class UninstallOptions(msgspec.Struct, frozen=True):
     namespace: str = DEFAULT_NAMESPACE
     deleted_groups: tuple[str, ...] = ()
     """The API groups whose CustomResourceDefinitions are deleted, with all their Frameworks."""
-    restores_reference: bool = False
+    restores_frameworkcontroller: bool = False
     """Whether FrameworkController gets its definition back."""
 
 
@@ -74,8 +74,8 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
                 yield f"{kinds.object_name(resource, meta.name, meta.namespace)} deleted"
     if await _delete(send, resources.LEASES, lease):
         yield f"{kinds.object_name(resources.LEASES, lease.name, lease.namespace)} deleted"
-    if options.restores_reference:
-        async for line in _restore_reference(send, sleep):
+    if options.restores_frameworkcontroller:
+        async for line in _restore_frameworkcontroller(send, sleep):
             yield line
     definitions = {f"{names.PLURAL}.{group}": ", with all its Frameworks" for group in options.deleted_groups}
     if definitions:
@@ -164,7 +164,7 @@ async def _delete(send: Send, resource: Resource, meta: ObjectMeta) -> bool:
     return True
 
 
-async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
+async def _restore_frameworkcontroller(send: Send, sleep: Sleep) -> AsyncIterator[str]:
     definition = crd_manifests.reference_crd()
     result = await apply.apply(send, definition, sleep)
     await apply.wait_until_established(send, definition["metadata"]["name"], sleep)

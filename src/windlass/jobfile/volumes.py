@@ -42,7 +42,7 @@ def normalize(path: str) -> str:
 
 
 def volume_at(mount_paths: Mapping[str, str], path: str) -> tuple[str, str] | None:
-    """Return the name of the volume that contains a path, and the path inside the volume; None if no volume does."""
+    """Return the name of the volume that contains a path, and the path inside it; None if there is no such volume."""
     normalized = normalize(path)
     containing = [
         name
@@ -56,6 +56,7 @@ def volume_at(mount_paths: Mapping[str, str], path: str) -> tuple[str, str] | No
 
 
 def is_absolute(text: str) -> bool:
+    """Return whether a path begins with "/" and has no ".." component."""
     return text.startswith("/") and ".." not in text.split("/")
 
 

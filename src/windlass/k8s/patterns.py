@@ -1,6 +1,6 @@
 """Regular expressions written by users: in `podFailureSpec`, and as `pattern` in the schema of a custom resource.
 
-The reference controller and the Kubernetes API server compile them with Go's `regexp`. RE2 has the same syntax and,
+FrameworkController and the Kubernetes API server compile them with Go's `regexp`. RE2 has the same syntax and,
 like it, matches in linear time, so no expression can block the process.
 """
 

@@ -127,8 +127,9 @@ async def load(
     """Load the given file, else $KUBECONFIG, else, unless a context is given, the pod's service account, else
     ~/.kube/config.
 
-    `server` replaces the address in the configuration, or is used without one. Credentials are not sent over http.
-    Raises AccessError.
+    `server` replaces the address in the configuration. No configuration is needed with `server` and without
+    `context`; none is loaded if `server` is an http address and `kubeconfig` and `context` are empty. Credentials are
+    not sent over http. Raises AccessError.
     """
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home(), ".kube", "config")

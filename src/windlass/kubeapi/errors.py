@@ -24,7 +24,7 @@ class NoValidResponseError(ApiError):
 
 
 class NotSentError(NoValidResponseError):
-    """The request was not sent: the server cannot be reached, or the timeout passed first."""
+    """The request was not sent, e.g. because the server cannot be reached or the timeout passed first."""
 
 
 class NotTrustedError(NotSentError):

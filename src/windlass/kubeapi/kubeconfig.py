@@ -99,7 +99,8 @@ def _merged(paths: str) -> kube_config.KubeConfigMerger:
 
 
 def _chosen_context(merger: kube_config.KubeConfigMerger, context: str) -> str:
-    """Return `context` or, if it is empty, the first current context, as in kubectl; the library uses the last."""
+    """Return `context` or, if it is empty, the current context of the first file that sets one, as in kubectl. The
+    library uses the last file."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     names = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]

@@ -102,9 +102,9 @@ class Reflector:
         self._version = ""
         """The resourceVersion from which the watch continues; empty if a list is needed first."""
         self._failures = 0
-        """Number of failures since the last list, watch event, or watch that was open for MAX_DELAY_SECONDS.
+        """Number of failures since the last list, watch event, or watch that was open for at least MAX_DELAY_SECONDS.
 
-        An expired version is not counted. A watch that ends without an event is.
+        An expired version is not counted. A watch that ends without an event is counted.
         """
         self._lists = 0
         """Number of lists since the last watch event."""
@@ -229,9 +229,9 @@ class Reflector:
 def must_relist(error: ApiError, failures: int) -> bool:
     """Return whether to list the objects again, because the watch may not be able to continue from its resourceVersion.
 
-    An expired version stays expired, and a rejection may be caused by the version, unless it is about the client. So
-    may other repeated failures of requests that were sent, e.g. if the version is in the future because the server was
-    restored from a backup.
+    An expired version stays expired, and a rejection may be caused by the version, unless it is about the client.
+    Other repeated failures of requests that were sent may be caused by the version too, e.g. if it is in the future
+    because the server was restored from a backup.
     """
     if isinstance(error, ExpiredError):
         return True

@@ -24,7 +24,7 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
     if is_plain:
         members = roles.peers_of(job, roles.roles_of(job, prefix=prefix))
     else:
-        members = peers.by_name(msgspec.convert(builder.framework(job), Framework))
+        members = peers.peers_with_dns_names(msgspec.convert(builder.framework(job), Framework))
         if job.namespace != namespace:
             members = _fully_qualified(members, job.namespace)
     return addresses_json(job, members)
