@@ -89,7 +89,10 @@ class ApiServer:
         self.volumes = VolumeController(self.lifecycle, data / "volumes")
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, socket_path: Path | None = None) -> None:
-        """Listen on a port (any free one by default) and optionally on a unix socket, and start garbage collection."""
+        """Listen on a port (default: any free one) and optionally on a unix socket.
+
+        Also start garbage collection and the deletion of old events.
+        """
         if host not in credentials.LOOPBACK:
             raise CannotListenError(
                 f"cannot listen on {host}: it is not a loopback address. Use 127.0.0.1 or ::1."

@@ -2,7 +2,7 @@
 
 A rate covers the window between two samples. The start of a container counts as a sample without usage. A window of
 more than MAX_WINDOW seconds does not represent current usage: if both the last sample and the start of a container are
-older, it has no rate until the next sample.
+older, the container has no rate until the next sample.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ def window_start(before: UsageSample | None, now: float, age_seconds: float) -> 
 def usage_between(name: str, before: UsageSample, now: UsageSample) -> ContainerUsage:
     """Return the usage between two samples.
 
-    The total CPU time may decrease, because that of ended processes that were not reaped is lost. The rate is then 0.
+    The total CPU time may decrease, since the time of ended processes that were not reaped is lost. The rate is then 0.
     """
     window = max(now.at - before.at, _MIN_WINDOW)
     seconds = max(now.usage.cpu_seconds - before.usage.cpu_seconds, 0.0)

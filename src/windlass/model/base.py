@@ -22,7 +22,7 @@ def manifest(api_version: str, kind: str, metadata: Json, **fields: Any) -> Json
 
 
 class Dense(msgspec.Struct, frozen=True, rename=wire_name, gc=False):
-    """A value that encodes fields with their default too, as the reference controller writes a status. None is null."""
+    """A value that encodes fields with their default too, as FrameworkController writes a status. None is null."""
 
 
 class Sparse(msgspec.Struct, frozen=True, rename=wire_name, gc=False, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Features beyond the reference that a Framework requests by annotations. Without annotations it gets none.
+"""Features beyond FrameworkController that a Framework requests by annotations. Without annotations, it gets none.
 
 Variables such as TF_CONFIG, RANK and WORLD_SIZE change the behaviour of libraries, so they are set only on request.
 """

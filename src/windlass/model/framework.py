@@ -22,7 +22,7 @@ class ExecutionType(StrEnum):
 
 class CompletedPods(StrEnum):
     DELETE = "Delete"
-    """Delete the pods of an attempt when it ends, as the reference does."""
+    """Delete the pods of an attempt when it ends, as FrameworkController does."""
     KEEP = "Keep"
     """Keep the completed pods of the last attempt, with their logs, until the Framework is deleted."""
 

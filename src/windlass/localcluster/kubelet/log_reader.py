@@ -1,8 +1,8 @@
 """Read and follow the logs of containers while supervisors write them.
 
 A log consists of rotated files, oldest first, and the current file; `log_format` defines their lines. A reader holds
-files open, since their names change on rotation, and closes one when it has read all of it and a successor exists. It
-locks them, so that the supervisor does not delete them or their successors, however slowly they are read.
+files open, since their names change on rotation, and closes a file when it has read all of it and a successor exists.
+It locks them, so that the supervisor does not delete them or their successors, however slowly they are read.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def read(
 
 
 def ended_log(folder: Path, file: str) -> Iterator[bytes]:
-    """Yield the text of a finished log in pieces; nothing if there is none."""
+    """Yield the text of a finished log in pieces; nothing if there is no log."""
     with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
         while lines := log.next_lines():
             yield log_format.selected_text(lines, log_format.Selection())[0]
@@ -78,7 +78,7 @@ def ended_log(folder: Path, file: str) -> Iterator[bytes]:
 
 def last_lines(folder: Path, file: str, count: int, max_bytes: int) -> list[bytes]:
     """Return the last lines of a log, at most `count` lines and `max_bytes` bytes: the first line may be truncated."""
-    # The first line of what is read may be incomplete; the others suffice.
+    # The first line that is read may be incomplete and is then ignored; the other lines suffice.
     remaining_bytes = max_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.MAX_PART_BYTES
     lines = b""
     with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
@@ -174,7 +174,7 @@ class _OpenLog:
     def _all_files(self) -> list[_OpenFile]:
         """Open all files and return them, oldest first.
 
-        The current file is opened before the others, so that a rotation cannot hide a file.
+        The current file is opened before the others, so that a rotation in between cannot lead to a missing file.
         """
         current = self._open(self._name)
         files = []
@@ -183,7 +183,7 @@ class _OpenLog:
             if file is None:
                 continue
             if current is not None and file.inode == current.inode:
-                # It was rotated just now. Its successor is found later.
+                # The current file was rotated in between. `_open_successor` finds its successor.
                 file.close()
                 break
             files.append(file)
@@ -200,7 +200,8 @@ class _OpenLog:
         return successor is not None
 
     def _successor_of(self, held: _OpenFile) -> _OpenFile | None:
-        # `current` is opened before the names are read: if they show no rotation after `held`, it is the successor.
+        # `current` is opened before the names are read: if they show no rotation after `held`, `current` is
+        # `held` or its successor.
         current = self._open(self._name)
         later = self._rotated_after(held)
         is_held = current is not None and current.inode == held.inode
@@ -211,7 +212,7 @@ class _OpenLog:
         return next(filter(None, map(self._open, later)), None)
 
     def _rotated_after(self, held: _OpenFile) -> tuple[str, ...]:
-        """Return the names of the files rotated after the held one; all names if the held one has been deleted."""
+        """Return the names of the files rotated after the held one; all names if none of them is the held one."""
         names = self._rotated_names()
         for index, name in enumerate(names):
             with contextlib.suppress(FileNotFoundError):
@@ -237,7 +238,7 @@ class _OpenLog:
 
 
 def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, int]]]:
-    """Yield file index and offset of line starts, last first, for about 64 KiB at a time."""
+    """Yield lists of line starts (file index and offset), last first. Each list covers about 64 KiB."""
     later: tuple[int, int] | None = None
     for index, file in reversed(list(enumerate(files))):
         for offset, lines in _blocks_backwards(file):
@@ -252,7 +253,7 @@ def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, i
 
 
 def _blocks_backwards(file: _OpenFile) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of lines and their offsets, last first. The last line of the file may be incomplete."""
+    """Yield blocks of lines, each with its offset, last first. The last line of the file may be incomplete."""
     end, rest = file.end, b""
     while end > 0:
         start = max(end - _PIECE_BYTES, 0)

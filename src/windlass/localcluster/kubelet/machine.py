@@ -44,7 +44,7 @@ def _address() -> str:
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions and files that `detect` reads from; tests replace them."""
+    """The functions, environment variables and root directory that this module uses; tests replace them."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)

@@ -24,7 +24,9 @@ _PODS = "pods"
 
 
 def sync(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
-    """Create or update these nodes, and delete the other nodes that an earlier start created, with their pods.
+    """Create or update these nodes, and delete the other nodes that an earlier start created.
+
+    Then call `collect_orphans`.
 
     Labels, annotations, taints and cordons that a user has added stay, and so do nodes that a user has created.
     """
@@ -67,7 +69,7 @@ def _condition(new: Json, former: Json | None) -> Json:
 
 
 def collect_orphans(lifecycle: Lifecycle) -> None:
-    """Force-delete pods whose node does not exist, as PodGC in Kubernetes does. Unfinished pods fail before."""
+    """Force-delete pods whose node does not exist, like PodGC in Kubernetes. Unfinished pods become Failed first."""
     present = {node["metadata"]["name"] for node in lifecycle.objects("", _NODES)}
     kind = _kind(lifecycle, _PODS)
     for body in lifecycle.store.all(_PODS):

@@ -44,7 +44,7 @@ class ObjectLookup:
         return lambda name: self._stored("persistentvolumeclaims", namespace, name)
 
     def services(self, pod: Json) -> tuple[Json, ...]:
-        """Return the Services of the pod's namespace, and `kubernetes` if the API server is reachable."""
+        """Return the Services of the pod's namespace, and `kubernetes` if the pod can reach the API server."""
         found = map(bodies.decode_stored, self._store.all(_SERVICES, pod["metadata"]["namespace"]))
         others = (service for service in found if not _is_api_server(service))
         address = self._api_server(pod)
@@ -72,7 +72,7 @@ class ObjectLookup:
         return (*(() if address is None else (_api_entry(address[0], namespace),)), *self._entries[namespace])
 
     def _on_change(self, change: Change) -> None:
-        """Invalidate the cached entries if the change affects them. Most changes of a pod's status do not."""
+        """Update the caches if the change affects them. Most changes of a pod's status do not affect them."""
         if change.resource not in _VIEWS:
             return
         before, after = (body and _VIEWS[change.resource](body) for body in (change.before, change.after))
@@ -127,7 +127,7 @@ def _api_entry(host: str, namespace: str) -> Entry:
 
 
 class _PodView(msgspec.Struct, frozen=True):
-    """The fields of a pod that its names depend on."""
+    """The fields of a pod that the entries of /etc/hosts depend on."""
 
     address: str
     hostname: str

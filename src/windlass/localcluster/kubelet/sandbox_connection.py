@@ -122,7 +122,7 @@ class Connection:
 
 
 def connect(path: Path, incoming: Any) -> Channel[Any]:
-    """Connect to a unix socket with a path of any length. Raises OSError if nothing listens there."""
+    """Connect to a unix socket. On Linux, its path may have any length. Raises OSError if nothing listens there."""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if len(os.fsencode(path)) <= _MAX_PATH:

@@ -65,7 +65,7 @@ class SpawnerClient:
                 return await asyncio.shield(ready)
         except (TimeoutError, SandboxCallError) as error:
             if self._ready is ready:
-                # No other task has restarted it meanwhile.
+                # No other task has restarted the spawner meanwhile.
                 self._ready = None
             log = self._options.folder / launcher.LOG
             reason = str(error) or f"see {log}"
@@ -73,7 +73,8 @@ class SpawnerClient:
 
     async def _launch(self) -> None:
         if not self._was_ready:
-            # Not for a restart: a supervisor serves one connection at a time, which then belongs to the pod's worker.
+            # Not when the spawner is restarted: a supervisor serves one connection at a time, and the pod's worker then
+            # uses it.
             self._namespaces = await self._surviving_namespaces()
         self._launched = launcher.launch(msgspec.structs.replace(self._options, namespaces=self._namespaces))
         self._connection = Connection(self._launched.channel, self._on_message, self._on_lost)

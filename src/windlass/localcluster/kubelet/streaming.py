@@ -148,9 +148,9 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
 async def connect_to_pod(
     supervisor: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
 ) -> Streams:
-    """Connect to a port on the loopback or the address of the pod. Raises OSError.
+    """Connect to a port on the loopback or an address of the pod. Raises OSError.
 
-    On the host network all pods share the loopback: there the pod's address comes first.
+    On the host network all pods share the loopback: there the addresses of the pod are tried first.
     """
     hosts = (LOOPBACK, *addresses) if is_isolated else (*addresses, LOOPBACK)
     for host in hosts[:-1]:

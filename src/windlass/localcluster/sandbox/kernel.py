@@ -1,6 +1,6 @@
 """Linux system calls that Python 3.11 does not provide: namespaces, mounts, capabilities, and process attributes.
 
-The module can be imported on any system; a call that the system does not have fails with ENOSYS. The message of an
+The module can be imported on any system; a system call that does not exist there fails with ENOSYS. The message of an
 OSError names the call.
 """
 

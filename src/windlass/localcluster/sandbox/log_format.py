@@ -38,7 +38,7 @@ def nanoseconds(moment: datetime) -> int:
 
 
 def since(now: datetime, seconds: int | None, moment: datetime | None) -> int | None:
-    """Return the time given by `sinceSeconds` or `sinceTime`, but not before 1970. At most one of them is set."""
+    """Return the time given by `sinceSeconds` or `sinceTime`, but not before 1970; None if neither is given."""
     if seconds is not None:
         return max(nanoseconds(now) - seconds * _SECOND, 0)
     return None if moment is None else max(nanoseconds(moment), 0)

@@ -58,8 +58,8 @@ def choose(pod_info: PodInfo, nodes: Sequence[NodeInfo], blocking_reason: str = 
 def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
     """Return the node with the highest score; the first by name if several are equal.
 
-    As in kube-scheduler, PreferNoSchedule taints, preferred node affinity and the CPU and memory that stay free count.
-    Its other criteria, e.g. balanced allocation, are not used.
+    As in kube-scheduler, the score depends on PreferNoSchedule taints, preferred node affinity, and the CPU and memory
+    that stay free. Other criteria of kube-scheduler, e.g. balanced allocation, are not used.
     """
     if len(node_infos) == 1:
         return node_infos[0]

@@ -1,7 +1,7 @@
 """Assign the machine's GPUs to nodes and pods; each GPU belongs to one pod at a time.
 
 An annotation of a node lists its GPUs, because several logical nodes share one machine. The same annotation of a pod
-lists the GPUs assigned to it, with the numbers used by CUDA_VISIBLE_DEVICES.
+lists the GPUs assigned to the pod. The number of a GPU is its position in `kubelet.machine.gpu_ids`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ def of_node(node: Json, count: int) -> tuple[int, ...]:
 
 
 def choose(count: int, owned: Iterable[int], taken: Iterable[int]) -> tuple[int, ...] | None:
-    """Return the lowest free GPUs; None if there are too few."""
+    """Return the `count` free GPUs with the lowest numbers; None if there are too few."""
     free = sorted({*owned} - {*taken})
     return tuple(free[:count]) if len(free) >= count else None
 

@@ -17,7 +17,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 
 
 def selects(spec: Json, node: Json) -> bool:
-    """Return whether a pod may run on a node: all labels of its selector and any of its required terms match."""
+    """Return whether a node has all labels of a pod's nodeSelector and matches one of its required affinity terms."""
     labels = node["metadata"].get("labels") or {}
     has_labels = all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
     terms = required_terms(spec)
@@ -25,7 +25,7 @@ def selects(spec: Json, node: Json) -> bool:
 
 
 def required_terms(spec: Json) -> list[Item] | None:
-    """Return the required terms, of which one must match; None if the pod has none."""
+    """Return the required terms, of which one must match; None if the pod has no required node affinity."""
     required = _node_affinity(spec).get(_REQUIRED)
     return None if required is None else required.get("nodeSelectorTerms") or []
 

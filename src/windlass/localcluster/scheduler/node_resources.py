@@ -252,7 +252,7 @@ class SchedulerCache:
 
 
 def _scheduling_fields(node: Json) -> Any:
-    """Return the fields of a node that affect scheduling: its heartbeats do not."""
+    """Return the fields of a node that affect scheduling, without its heartbeats."""
     meta, spec = node["metadata"], node.get("spec") or {}
     return (
         meta.get("labels"),

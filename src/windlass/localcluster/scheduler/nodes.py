@@ -2,8 +2,8 @@
 
 CPU, memory and disk are divided evenly, but each node gets at least the CPU and memory of a small pod if the machine
 has them: a pod that requests one CPU must fit on a laptop with three logical nodes. CPU and memory may then be
-overcommitted. GPUs never are: each belongs to one node, the first nodes get one more if GPUs cannot be divided evenly,
-and a node without GPUs does not list the resource.
+overcommitted. GPUs are never overcommitted: each belongs to one node, the first nodes get one more if GPUs cannot be
+divided evenly, and a node without GPUs does not list the resource.
 """
 
 import itertools

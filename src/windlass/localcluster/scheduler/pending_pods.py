@@ -1,8 +1,8 @@
 """The pods that wait for a node, in groups of pods that are scheduled alike. Nothing here reads or writes objects.
 
-A group has the pods of one owner, or without an owner, for which every decision is the same, so one decision per group
-is enough: if its oldest pod is unschedulable, all of them are. A change in the cluster therefore costs one decision per
-group, not one per pod.
+A group has the pods of one controller, or without one, for which every decision is the same, so one decision per group
+is enough: if its oldest pod is unschedulable, all its pods are. A change in the cluster therefore costs one decision
+per group, not one per pod.
 
 Groups are tried by priority, then by the arrival of their oldest pod, as if pods were tried one by one. There is one
 exception, for a group with more pods than the whole cluster could run at once: after each of its pods that gets a node,
@@ -31,7 +31,7 @@ class PendingPod(msgspec.Struct, frozen=True):
     pod: Json
     pod_info: PodInfo
     equivalence_key: bytes
-    # The message in its status.
+    # The message in the pod's status.
     last_message: str
     arrival: int
 
@@ -116,7 +116,7 @@ class PendingPods:
             self._unreported.pop(group.key, None)
 
     def drop(self, key: str) -> None:
-        """Remove a pod after an error, and let its group continue with the next one."""
+        """Remove a pod after an error, and let its group continue with the next pod."""
         group = self._group_of.get(key)
         self.remove(key)
         if group is not None:

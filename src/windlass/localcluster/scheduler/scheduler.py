@@ -59,7 +59,7 @@ class Scheduler(ControlLoop):
         return self._pending.has_active or self._pending.has_unreported or self._must_retry_all
 
     def step(self) -> None:
-        """Try groups of pods until a pod gets a node, an error occurs, or the maximum is reached.
+        """Try groups of pods until a pod gets a node, an error occurs, or no more decisions are needed or allowed.
 
         Then report one unschedulable pod.
         """
@@ -243,7 +243,7 @@ class Scheduler(ControlLoop):
 
 
 def _unschedulable_message(pod: Json) -> str:
-    """Return the message of the PodScheduled condition if it is Unschedulable; else empty."""
+    """Return the message of the PodScheduled condition if its reason is Unschedulable; else empty."""
     found = _scheduled_condition(pod)
     return str(found.get("message", "")) if found.get("reason") == "Unschedulable" else ""
 

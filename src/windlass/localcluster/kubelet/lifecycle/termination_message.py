@@ -11,7 +11,7 @@ POD_BYTES = 12 * 1024
 def message(policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int) -> str:
     """Return the message. If the text is too long, only its end is returned.
 
-    `log_lines` are the last lines of the log; `file` is empty if there is no termination log.
+    `file` is the content of the termination log, empty if there is none; `log_lines` are the last lines of the log.
     """
     may_use_log = policy == "FallbackToLogsOnError" and exit_code != 0
     if file or not may_use_log:

@@ -20,8 +20,8 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
     """Return the termination of a pod; None if it is not terminating.
 
-    A recorded termination takes precedence, so that setting the clock back does not cancel it, then an exceeded
-    deadline. A deletion can shorten the grace period of either.
+    A recorded termination takes precedence, so that setting the clock back does not cancel it. Next come an exceeded
+    deadline and a deletion, in this order. A deletion can also shorten the grace period of the other terminations.
     """
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)

@@ -28,12 +28,12 @@ _SECONDS_TO_SET_UP = 180.0
 _SECONDS_TO_ANSWER = 10.0
 
 STATE_FILE = "state.json"
-"""File in the pod's directory with its PodState, for a restarted daemon."""
+"""File in the pod's directory with the PodState, for a restarted daemon."""
 
 
 class PodState(msgspec.Struct, frozen=True):
     record: PodRecord
-    # Container name → id of its starting run: saved before the start is requested, removed when it is reported.
+    # Container name → id of its starting run: saved before the start is requested, removed at the first report.
     starting: dict[str, str] = {}
 
 
@@ -132,7 +132,7 @@ class ContainerTracker:
     # Requests to the supervisor
 
     async def connect(self) -> None:
-        """Connect to the supervisor of a new sandbox. Raises SetupError if its setup failed, e.g. a mount."""
+        """Connect to the supervisor of a new sandbox. Raises SetupError, e.g. if a mount failed, or OSError."""
         supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.on_supervisor_lost)
         hello = await supervisor.hello(_SECONDS_TO_SET_UP)
         if hello.problem:
@@ -249,7 +249,7 @@ class ContainerTracker:
         self._on_ended(name)
 
     def on_supervisor_lost(self) -> None:
-        """Record the end of all runs: the supervisor was killed, and its containers with it."""
+        """Record the ends of all active runs: those that the lost supervisor saved, and SIGKILL for the other runs."""
         if self.supervisor is None and not self.active_run_ids():
             return
         self.has_lost_supervisor = True

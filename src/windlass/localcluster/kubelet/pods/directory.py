@@ -153,7 +153,7 @@ def _write(path: Path, text: str) -> bool:
 
 
 def low_free_bytes(folder: Path) -> int | None:
-    """Return the free bytes of the directory's disk if they are below MIN_FREE_BYTES, otherwise None."""
+    """Return the free bytes of the directory's disk if they are known and below MIN_FREE_BYTES, otherwise None."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -167,8 +167,8 @@ def low_free_bytes(folder: Path) -> int | None:
 def remove(top: Path) -> None:
     """Delete a directory. Raises OSError; another call then continues where this one stopped.
 
-    Each directory below a subdirectory is moved to the top before it is emptied, so that no path is too long. If it is
-    mounted, it cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
+    Each directory below a subdirectory is moved to the top before it is emptied, so that no path is too long. If such
+    a directory is a mount point, it cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
     """
     if not top.is_dir():
         return

@@ -129,7 +129,7 @@ class PodSandbox:
         return self._volumes
 
     def refresh_volumes(self, pod: Json) -> None:
-        """Rewrite volumes whose ConfigMap, Secret, label or annotation changed, unless a required object is missing."""
+        """Rewrite volumes whose ConfigMap, Secret, label or annotation changed. Skip volumes with an error."""
         if self._volumes is not None:
             with contextlib.suppress(SetupError):
                 setup.refresh(self._volume_context(pod))

@@ -49,7 +49,7 @@ class StopSchedule:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until SIGKILL, or until the kill is overdue; None before the first step."""
+        """Seconds until SIGKILL or, after SIGKILL, until the kill is overdue; None before the first step."""
         if self._began_at is None:
             return None
         until = self._killed_at + KILL_TIMEOUT_SECONDS if self._killed else self._deadline
@@ -64,7 +64,7 @@ class ContainerStopper:
         self._schedule = StopSchedule(time.monotonic)
 
     def stop(self, step: StopAll) -> float | None:
-        """Send the signals that are due, and return the seconds after which to call this again.
+        """Send the signals that are due, and return the seconds after which to call this method again.
 
         The reason of the step is recorded and reported once. If SIGKILL has no effect, the supervisor is killed, and
         the result is None.

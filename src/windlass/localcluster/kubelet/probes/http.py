@@ -1,4 +1,4 @@
-"""HTTP GET of a probe over an open connection.
+"""HTTP GET of a probe or hook over an open connection.
 
 A general HTTP client cannot be used, because the caller opens the connection in the network of the pod. Like the
 kubelet, this module does not verify certificates. It does not follow redirects.
@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True):
     target: str
     headers: tuple[tuple[str, str], ...]
 
-    def failure(self, problem: str) -> str:
+    def error_message(self, problem: str) -> str:
         return f'Get "{self.scheme}://{address(self.host, self.port)}{self.target}": {problem}'
 
     def encode(self) -> bytes:
@@ -49,7 +49,7 @@ def address(host: str, port: int) -> str:
 
 
 def new_request(action: Json, host: str, port: int) -> Request:
-    """Return the request of a probe's `httpGet`."""
+    """Return the request for the `httpGet` of a probe or hook."""
     written = str(action.get("path") or "/").partition("#")[0]
     target = quote(written if written.startswith("/") else f"/{written}", safe=_SAFE)
     scheme = str(action.get("scheme") or "HTTP").lower()

@@ -100,7 +100,9 @@ async def _get(request: http.Request, target: ProbeTarget, seconds: float) -> Re
     except (http.NoResponseError, OSError) as error:
         # After the status code, errors do not matter.
         if code is None:
-            return Outcome.FAILURE, request.failure(_problem(error, request, is_connected=writer is not None))
+            return Outcome.FAILURE, request.error_message(
+                _problem(error, request, is_connected=writer is not None)
+            )
     finally:
         if writer is not None:
             writer.close()

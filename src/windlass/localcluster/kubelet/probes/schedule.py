@@ -20,7 +20,7 @@ class ProbeKind(StrEnum):
 
 
 SPEC_FIELDS = {kind: f"{kind.lower()}Probe" for kind in ProbeKind}
-"""Kind of probe → field of the container that contains it."""
+"""Kind of probe → field of the container with this probe."""
 
 
 class Outcome(StrEnum):
@@ -82,7 +82,7 @@ class Probes(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> Probe | None:
-        """The failed probe because of which the container must be killed."""
+        """The failed probe because of which the container must be killed; None if there is none."""
         candidates = [probe for probe in (self.liveness, self.startup) if probe is not None]
         return next((probe for probe in candidates if probe.must_kill), None)
 
@@ -159,7 +159,7 @@ def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
 
 
 def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """Return the kill of a container with which the pod ends. The probe's grace period does not apply."""
+    """Return the kill of the last container, after which the pod ends. The probe's grace period does not apply."""
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 

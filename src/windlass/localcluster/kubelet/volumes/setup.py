@@ -36,14 +36,14 @@ class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
     lookup: Lookup
     token: str
     claim: Callable[[str], Json | None]
-    """Function from the name of a claim in the pod's namespace to the claim."""
+    """Function from the name of a claim in the pod's namespace to the claim; None if it does not exist."""
     claim_folder: Callable[[Json], Path]
 
     @property
     def group(self) -> int | None:
         """The fsGroup if this process runs as root, since only root can change the group of files.
 
-        Any other user owns the volumes anyway.
+        Otherwise None: the containers then run as the user who owns the volumes.
         """
         group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
         return group if self.host.is_root else None

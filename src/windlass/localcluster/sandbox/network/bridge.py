@@ -60,7 +60,7 @@ class PodNetwork(msgspec.Struct, frozen=True):
         return socket.socket(fileno=descriptor)
 
     def with_new_uplink(self) -> "PodNetwork":
-        """Return the network with a new uplink, after the old one has ended."""
+        """Return the network with a new uplink in place of the old one, or without an uplink if none can be opened."""
         if self.uplink:
             self.uplink.helper.end()
         try:

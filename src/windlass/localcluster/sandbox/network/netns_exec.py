@@ -10,7 +10,7 @@ from windlass.localcluster.sandbox import child_process, kernel
 
 
 def run_in_namespace(namespace: int | None, work: Callable[[], Sequence[int] | None]) -> list[int]:
-    """Run `work` in the namespace (None: a new one), and return the descriptors of its result. Raises its OSError."""
+    """Run `work` in the namespace (None: a new one), and return its descriptors. Raises OSError if `work` fails."""
 
     def work_inside() -> tuple[bytes, Sequence[int]]:
         if namespace is None:

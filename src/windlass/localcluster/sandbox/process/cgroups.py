@@ -41,7 +41,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The cgroup of one run: one directory per hierarchy, none for a run without limits."""
+    """The cgroup of one run: one directory in each hierarchy that can enforce one of its limits."""
 
     folders: tuple[Path, ...] = ()
     # The limits that the kernel enforces; None for others.
@@ -69,7 +69,7 @@ class Group(msgspec.Struct, frozen=True):
 
     def kill(self) -> list[int]:
         """Kill all processes, and return those that did not end."""
-        # Version 2 kills all processes at once, including the caller.
+        # The file `cgroup.kill` (version 2) kills all processes at once, including the caller.
         is_inside = os.getpid() in self.pids()
         for folder in () if is_inside else self.folders:
             _try_to_write(folder / "cgroup.kill", "1")
@@ -172,7 +172,7 @@ def find(
     mounts: Path = Path("/proc/self/mountinfo"),
     membership: Path = Path("/proc/self/cgroup"),
 ) -> Cgroups | None:
-    """Return the places for cgroups; None if no limit can be enforced. May move this cgroup's processes to a child."""
+    """Return the places for cgroups; None if no limit can be enforced. May move processes to a new cgroup."""
     own = _own_groups(_read(membership))
     found: list[Place] = []
     for mount in _mounts(_read(mounts)):
@@ -262,7 +262,7 @@ def _is_delegated(folder: Path) -> bool:
 
 
 def _is_limited(folder: Path) -> bool:
-    """Return whether memory or CPU is limited. The number of processes is limited in nearly every cgroup."""
+    """Return whether memory or CPU is limited. A limit on processes is ignored: nearly every cgroup has one."""
     return any(_read(folder / file).split()[:1] not in ([], ["max"]) for file in ("memory.max", "cpu.max"))
 
 
@@ -369,7 +369,7 @@ def _pids_of(folder: Path) -> list[int]:
 
 
 def _pids_below(folder: Path) -> Iterator[int]:
-    """Yield the processes of a cgroup and its children. A privileged container may have created children."""
+    """Yield the processes of a cgroup and its descendants, which a privileged container may have created."""
     yield from _pids_of(folder)
     for subfolder in _subfolders(folder):
         yield from _pids_below(subfolder)

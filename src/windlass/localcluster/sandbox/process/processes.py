@@ -86,7 +86,10 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """Return the total memory in bytes. With /proc, shared pages count proportionally, or not at all if unreadable."""
+    """Return the total memory in bytes.
+
+    With /proc, shared pages count proportionally, but not at all for processes of other users.
+    """
     if not _HAS_PROC:
         listed = ",".join(map(str, pids))
         kilobytes = _ps("-o", "rss=", "-p", listed).split() if listed else []
@@ -114,7 +117,7 @@ def identity(pid: int) -> str | None:
 
 
 def is_alive(identity: str) -> bool:
-    """Return whether the process with this `identity` is running. A zombie is not."""
+    """Return whether the process with this `identity` is running. A zombie has ended."""
     pid, _, start = identity.partition(":")
     process = _process(int(pid))
     return process is not None and process.start == start and not process.is_zombie

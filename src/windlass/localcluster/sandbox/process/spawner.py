@@ -1,8 +1,8 @@
 """`python -m windlass.localcluster.sandbox.process.spawner`: fork a supervisor for every pod.
 
-Forking a process that has loaded all modules takes a few milliseconds, a new interpreter a tenth of a second. The
-spawner holds the namespaces that all pods share: a user namespace if it is needed, and the pod network. It ends with
-the daemon; supervisors may outlive it.
+Forking a process that has loaded all modules takes a few milliseconds; starting a new interpreter takes a tenth of a
+second. The spawner holds the namespaces that all pods share: a user namespace if it is needed, and the pod network. It
+ends with the daemon; supervisors may outlive it.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Build and enter the root of a container, as computed by `layout`.
 
-The calling process must have its own mount namespace and be PID 1: all mounts end with it.
+The calling process must have its own mount namespace and be PID 1 of a PID namespace: when it ends, the kernel kills
+the other processes and removes the mounts.
 """
 
 import contextlib
