@@ -170,7 +170,7 @@ class ApiServer:
     # Services and gangs
 
     def create_service(self, framework: Framework, manifest: Json) -> None:
-        """Create a Service, if its owner has not created it yet. It is treated as deleted as soon as its owner is."""
+        """Create a Service, unless the Framework has it. It counts as deleted as soon as its owner is deleted."""
         key = framework.namespace, manifest["metadata"]["name"]
         owner = self.services.get(key, framework.uid)
         if owner != framework.uid and owner in self._by_uid:

@@ -32,7 +32,7 @@ from windlass.simulate.scenario import Faults, Occurrence
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 
 CHECK_EVERY = 10
-"""Every tenth stored decision is repeated with the stored status, and both are compared."""
+"""Every tenth stored decision is repeated with the stored status, and both results are compared."""
 MAX_LIST_SEC = 0.3
 LEASE_RENEWAL_SEC = 2.0
 """Interval of renewals of the Lease, whose answers show the server's time even if nothing else is requested."""
@@ -143,7 +143,7 @@ class SimulatedController:
             self._resume(key, None)
 
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
-        """List Frameworks, ConfigMaps and pods one after the other, and call `then`."""
+        """List Frameworks, ConfigMaps and pods one after the other, and then call `then`."""
         self._is_relist_planned = False
         lists: _Lists = (
             (self._server.frameworks, self.cache.replace_frameworks),

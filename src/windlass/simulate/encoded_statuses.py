@@ -22,7 +22,8 @@ class EncodedStatuses:
         """The status in JSON, by Framework UID."""
 
     def handle(self, request: Request) -> bytes:
-        """Return the answer to a GET of a Framework or a PATCH of its status. Raise an ApiError if it is rejected."""
+        """Return the answer to a GET of a Framework or a PATCH of its status. Raises ApiError if the
+        request is rejected."""
         name = request.path.split("/")[7]
         key = FrameworkKey(request.resource.group, request.namespace, name)
         current = self._server.frameworks.get(key)

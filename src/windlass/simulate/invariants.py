@@ -159,7 +159,8 @@ class Invariants:
             )
 
     def check_end(self) -> None:
-        """Require that nothing runs, is being deleted or waits for a free name, and no ConfigMap or pod is left.
+        """Require that nothing runs, no Framework is being deleted or waits for a name that is free, and no ConfigMap
+        or pod is left.
 
         Kept pods and the ConfigMaps of kept pods and of Frameworks that have not completed may exist.
         """

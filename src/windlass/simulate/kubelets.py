@@ -27,7 +27,7 @@ from windlass.simulate.virtual_time import Timeline
 NODES = 3
 FAILURE_CODES = (1, 1, 2, 42, 130, 137, 139, 143, 200, 201, 210)
 CLASSIFIED_CODES = (200, 201, 210, 130, 137, 139, 143)
-"""Those of the FAILURE_CODES that have a failure class, in the order of the classes (statements 20 and 22)."""
+"""The FAILURE_CODES that have a failure class, in the order of the classes (statements 20 and 22)."""
 KILLED = 137
 RESTART_DELAY_SEC = 10.0
 UNKNOWN_AFTER_SEC = 5.0
@@ -104,7 +104,7 @@ class Kubelets:
                 self._server.delete_pod(pod.metadata.namespace, pod.name, pod.uid)
 
     def _schedule(self, pod: PodView) -> None:
-        # The random node may be lost. It then starts the pod when it is back.
+        # If the random node is lost, it starts the pod after its return.
         node = f"node-{self._random.randrange(NODES)}"
         uid = pod.uid
         self._timeline.after(self._between(0.01, 0.2), lambda: self._bind(uid, node))
@@ -171,7 +171,7 @@ class Kubelets:
         )
 
     def _draw_exit_codes(self, spec: Json, *, is_failed: bool) -> dict[str, int]:
-        """Return the exit code of each container. If the pod fails, at least the first one fails."""
+        """Return the exit code of each container. If the pod fails, at least the first container fails."""
         containers = [container["name"] for container in spec.get("containers", ())] or ["main"]
         codes = dict.fromkeys(containers, 0)
         if is_failed:

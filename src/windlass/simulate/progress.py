@@ -1,6 +1,7 @@
 """The progress of a long simulation, in a file, so that an interrupted run continues where it stopped.
 
-Each line has the outcome of a chunk of seeds and the fingerprint of the source. Outcomes of other sources are ignored.
+Each line has the outcome of a chunk of seeds and the fingerprint of the source. Outcomes of another
+version of the source are ignored.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ _decoder = msgspec.json.Decoder(Outcome)
 
 class Progress:
     def __init__(self, path: Path | None) -> None:
-        """Without a path, nothing is stored and nothing is finished."""
+        """Without a path, outcomes are neither read nor stored."""
         self._path = path
         self._source = "" if path is None else _fingerprint()
         self._finished = {(each.first, each.seeds): each for each in self._read()}

@@ -140,7 +140,8 @@ class Simulation:
             controller.relist()
 
     def _check_if_finished(self) -> None:
-        """Check forced deletions and whether the run is finished, at intervals: after every step it would be slow."""
+        """Check forced deletions and whether the run is finished, at intervals: checks after every step
+        would be slow."""
         self._invariants.check_forced_deletions(self._last_event_time)
         self._is_finished = self._has_settled()
         self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._check_if_finished)
@@ -340,7 +341,8 @@ class Simulation:
         self.timeline.after(event.lasts, lambda: self.server.forbidden.discard((verb, resource)))
 
     def _create_foreign_pod(self, framework: Framework, event: Event) -> None:
-        """Create a pod with a name that the Framework may need, with or without its label, and remove it later."""
+        """Create a pod with a name that the Framework may need, with or without the Framework's label, and remove the
+        pod later."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
         name = f"{framework.name}-{role}-{event.number % 6}"
         is_terminating = framework.namespace in self.server.terminating_namespaces

@@ -173,7 +173,7 @@ class StatusInvariants:
 
     def _check_trigger(self, framework: Framework, new: FrameworkStatus, trigger: CompletionTrigger) -> None:
         """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task
-        that completed as the k-th one (statements 30 and 31). If none was met, see `_last_tasks`."""
+        that completed as the k-th one (statements 30 and 31). If no rule was met, see `_last_tasks`."""
         roles = {role.name: role for role in new.attempt_status.roles}
         met: list[_MetRule] = []
         for position, spec in enumerate(framework.spec.task_roles):

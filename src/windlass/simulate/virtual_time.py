@@ -6,7 +6,10 @@ from datetime import datetime, timedelta
 
 
 class VirtualClock:
-    """The wall clock and the monotonic clock of a machine, driven by a timeline. It may be wrong and may drift."""
+    """The wall clock and the monotonic clock of a machine, driven by a timeline.
+
+    The wall clock may be wrong, and both clocks may drift.
+    """
 
     def __init__(self, timeline: "Timeline", *, rate: float = 1.0, ahead: float = 0.0) -> None:
         self._timeline = timeline

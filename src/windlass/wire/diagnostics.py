@@ -19,8 +19,8 @@ MAX_DIAGNOSTICS = 1000
 _MAX_QUOTE_LENGTH = 60
 _MAX_LISTED = 12
 _MIN_SIMILARITY, _MIN_MARGIN = 0.8, 0.1
-"""The minimum similarity of a name that is fixed automatically, unless it has the same letters, and its minimum lead
-over all other names."""
+"""The minimum similarity of a misspelt name to the known name that replaces it automatically, unless both have the
+same letters; and the minimum lead of that known name over all other names."""
 _MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -64,7 +64,7 @@ class Rule(StrEnum):
     """A command refers to a Framework with another name."""
 
     NEVER_EXITS = "never-exits"
-    """The job waits for a role whose tasks never exit."""
+    """The job waits for tasks that never exit, or no role ends by itself."""
     MIN_FAILED_TOO_LARGE = "min-failed-too-large"
     MIN_SUCCEEDED_TOO_LARGE = "min-succeeded-too-large"
     NO_TASKS = "no-tasks"
@@ -231,7 +231,7 @@ def unknown_field_rule(name: str, known: tuple[str, ...]) -> Rule:
 
 
 def rename_fix(name: str, known: tuple[str, ...], present: Container[str]) -> Fix | None:
-    """Return the fix of a misspelt field, if only one known name is similar and the field is not already present."""
+    """Return the fix of a misspelt field, if only one known name is similar and no field of that name is present."""
     meant = _unambiguous_match(name, known)
     return Fix(Remedy.RENAME, meant) if meant is not None and meant not in present else None
 
@@ -252,7 +252,7 @@ def _similarity(name: str, other: str) -> float:
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """Return a sentence with the most similar name. Without one, list all names if there are few."""
+    """Return a sentence with the most similar name. Without a similar name, list all names if there are few."""
     suggestion = nearest(name, known)
     if suggestion is not None:
         return f"Did you mean {quoted(suggestion)}?"

@@ -43,7 +43,7 @@ def parse_line(line: str) -> Progress | None:
 
 
 def parse_lines(data: bytes) -> Iterator[tuple[int, Progress]]:
-    """Yield the progress in lines of a log, each with the position after its line. Usually no line has any."""
+    """Yield the progress in lines of a log, each with the position after its line. Usually there is none."""
     mark = _MARK.encode()
     at = data.find(mark)
     while at >= 0:
@@ -56,7 +56,7 @@ def parse_lines(data: bytes) -> Iterator[tuple[int, Progress]]:
 
 
 def parse_file(data: bytes) -> Progress | None:
-    """Parse the last non-empty line that ends with a line break, or the only line, with or without one."""
+    """Parse the last non-empty line that ends with a line break, or the only line, with or without a line break."""
     lines = data[-TAIL_BYTES:].decode("utf-8", "replace").split("\n")
     # The program may still be writing the last line. A single line may have no line break.
     candidates = lines if len(lines) == 1 else lines[:-1]

@@ -42,7 +42,7 @@ class Retries(msgspec.Struct, frozen=True):
     counted: int
     """Retries of the job that count towards maxRetryCount."""
     uncounted: int
-    """Retries of the job after transient failures."""
+    """Other retries of the job, e.g. after transient failures."""
     tasks: int
     """Retries of tasks in all attempts of the job."""
 

@@ -49,7 +49,7 @@ def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
 
 
 def contains_spec(definition: Json, expected: Json) -> bool:
-    """Return whether the spec contains the expected one. It may also contain defaults, or fields of a newer release."""
+    """Return whether the spec contains the expected spec. It may also have defaults, or fields of a newer release."""
     return _contains(definition["spec"], expected["spec"])
 
 

@@ -1,4 +1,5 @@
-"""Lint the features that annotations request: unknown values, invalid names, missing ports. Also lint duplicate ports.
+"""Lint the features that annotations request: unknown values, invalid names, missing ports. Also lint duplicate
+ports of pods with hostNetwork.
 
 `semantic_validation` checks values and names for a Framework that is already in a cluster.
 """

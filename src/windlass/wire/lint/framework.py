@@ -213,7 +213,7 @@ def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool
 
 
 def check_status(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Warn about a status that cannot be decoded, so no controller wrote it: it is ignored."""
+    """Warn about a status that cannot be decoded. No controller wrote it, and it is ignored."""
     status = node.get("status")
     is_empty = status is None or (isinstance(status, tree.Mapping) and not status.entries)
     if status is not None and not is_empty and not _has_invalid_values(status) and not _is_status(status):

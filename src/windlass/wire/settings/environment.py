@@ -21,7 +21,7 @@ PREFIX = "WINDLASS_"
 CONFIGURATION_FILE = "WINDLASS_CONFIG"
 """The variable with the path of the configuration file."""
 FALLBACK_VARIABLES = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePath": "KUBECONFIG"}
-"""Common variables that are used if nothing else is set, as in the reference controller."""
+"""Common variables that are used if nothing else is set, as in FrameworkController."""
 
 _NOWHERE = Position(0, 0)
 _IN_FILES_ONLY = frozenset({"pod_failure_spec"})
@@ -153,9 +153,9 @@ def _read(setting: Setting, value: Any) -> tree.Node:
 def _resolved(value: scalars.Scalar) -> scalars.Scalar:
     """Return the value that the text would have in a file. Null, NaN and infinity stay text, and are
     rejected later."""
-    meaning = scalars.resolve(value) if isinstance(value, str) else value
-    is_unsupported = meaning is None or (isinstance(meaning, float) and not math.isfinite(meaning))
-    return str(value) if is_unsupported else meaning
+    parsed = scalars.resolve(value) if isinstance(value, str) else value
+    is_unsupported = parsed is None or (isinstance(parsed, float) and not math.isfinite(parsed))
+    return str(value) if is_unsupported else parsed
 
 
 def _layer(found: Iterable[tuple[Setting, tree.Node, str]]) -> Layer:
