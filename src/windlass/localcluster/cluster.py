@@ -238,7 +238,7 @@ async def _api_server_address(
 ) -> Callable[[Json], tuple[str, int]]:
     """Return a function that returns the address and port at which a pod reaches the API server.
 
-    If pods have an isolated network, let the server listen at its gateway, too.
+    If pods have an isolated network, let the server also listen at the gateway of that network.
     """
     url = urlsplit(server.url)
     outside = inside = (url.hostname or "127.0.0.1", url.port or 0)
@@ -249,7 +249,7 @@ async def _api_server_address(
 
 
 def remove_cgroups(data: Path) -> None:
-    """Remove the cgroups of a killed ephemeral cluster. Everything else is in its data directory."""
+    """Remove the cgroups of a killed ephemeral cluster. Apart from cgroups, such a cluster leaves only files behind."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
         groups.remove_all_except(set())

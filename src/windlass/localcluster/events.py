@@ -109,6 +109,7 @@ class _SimilarEvents:
         self._messages: OrderedDict[EventKey, tuple[datetime, set[str]]] = OrderedDict()
 
     def combine(self, event_key: EventKey, message: str, now: datetime) -> str:
+        """Return the message, with the prefix COMBINED if the event has to be combined with earlier ones."""
         last, messages = self._messages.pop(event_key, (now, set[str]()))
         if abs(now - last) > _SIMILAR_WITHIN:
             messages = set()

@@ -2,7 +2,7 @@
 
 The server never sends objects as protobuf: these clients also accept JSON. `tools/update_protobuf_fields.py` generates
 the field numbers. Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in
-pointer fields.
+lists, maps and pointer fields.
 """
 
 import base64
@@ -50,7 +50,7 @@ Fields = dict[str, tuple[str, str, str]]
 
 
 class _MalformedError(Exception):
-    """The body is not valid protobuf, or contains an unknown field."""
+    """The body is not valid protobuf, is nested too deeply or contains an unknown field."""
 
 
 def decode(body: bytes) -> Object:
@@ -164,7 +164,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a message: an integer for a varint, otherwise bytes."""
+    """Yield the number and the value of each field of a message. A varint is decoded as an integer, others as bytes."""
     if isinstance(data, int):
         raise _MalformedError("expected a message, found a number")
     offset = 0

@@ -41,7 +41,7 @@ def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
-    """Return a stored object in the API version of `kind`."""
+    """Return a stored object in the API version of `kind`, pruned and defaulted if the definition has ever changed."""
     if not kind.is_custom:
         return body
     # Unless the definition has changed, the stored object differs at most in apiVersion, which is its first field.

@@ -85,7 +85,7 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
 
 
 async def _eviction(call: SubresourceCall) -> web.StreamResponse:
-    """Delete the pod. There are no PodDisruptionBudgets that could prevent it."""
+    """Delete the pod. There are no PodDisruptionBudgets that could prevent its deletion."""
     eviction = call.body.as_object()
     options = delete_options(call.query, eviction.get("deleteOptions"))
     call.lifecycle.delete(call.kind, call.info.namespace, call.info.name, options)

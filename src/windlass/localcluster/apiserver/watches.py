@@ -38,7 +38,7 @@ WRITE_TIMEOUT_SECONDS = 30.0
 BOOKMARK_INTERVAL_SECONDS = 30.0
 # The timeout of a watch whose request does not specify one.
 DEFAULT_TIMEOUT_SECONDS = 3600.0
-# By whether the object was selected before and is selected after the change.
+# The type of an event, by whether the object was selected before the change and is selected after it.
 _EVENT_TYPES = {(False, True): b"ADDED", (True, True): b"MODIFIED", (True, False): b"DELETED"}
 
 
@@ -82,7 +82,7 @@ class SharedEvent:
 
     @functools.cached_property
     def _deleted_body(self) -> bytes:
-        """The last state that was selected, with the version of the change."""
+        """The object before the change, with the resourceVersion of the change."""
         obj = bodies.decode_stored(self.change.before or b"{}")
         obj["metadata"]["resourceVersion"] = str(self.change.version)
         return bodies.encode(obj)
@@ -103,7 +103,7 @@ class Watch(msgspec.Struct, frozen=True):
 
 
 class WatchStream:
-    """The queued events of one client."""
+    """The queued events of one watch."""
 
     def __init__(self, watch: Watch, encoder: EventEncoder, version: int) -> None:
         self._watch = watch
@@ -167,7 +167,10 @@ class WatchStream:
         self._has_lines.set()
 
     async def take(self, seconds: float) -> bytes:
-        """Return queued events of about `_WRITE_BYTES` at most; none if the time or the stream ends before."""
+        """Return queued events, about `_WRITE_BYTES` at most.
+
+        If there are none, wait for events until `seconds` have passed or the stream is closed.
+        """
         if not self._lines and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):

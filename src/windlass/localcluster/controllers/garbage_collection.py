@@ -144,11 +144,11 @@ class GarbageCollector(QueueController):
         meta = obj["metadata"]
         references = decode_owners(bodies.encode(obj)).metadata.owner_references
         states = {one.uid: self._owner_state(one, meta.get("namespace", "")) for one in references}
-        lost = {uid for uid, state in states.items() if state != "exists"}
-        if not lost:
+        absent_or_waiting = {uid for uid, state in states.items() if state != "exists"}
+        if not absent_or_waiting:
             return
-        if len(lost) < len(states):
-            self._amend(kind, obj, lambda old: metadata.without_owners(old, lost))
+        if len(absent_or_waiting) < len(states):
+            self._amend(kind, obj, lambda old: metadata.without_owners(old, absent_or_waiting))
             return
         is_awaited = "waits" in states.values()
         policy = self._propagation_for_awaited(meta) if is_awaited else _propagation_of(meta)
@@ -178,7 +178,10 @@ class GarbageCollector(QueueController):
         return "waits" if _is_waiting(meta) else "exists"
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
-        """Return the resource and key of an owner; None if its kind is unknown, or namespaced without a namespace."""
+        """Return the resource and key of an owner.
+
+        Return None if its kind is unknown, or is namespaced and `namespace` is empty.
+        """
         kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None

@@ -53,7 +53,7 @@ class VolumeController:
             self._remove_folder(bodies.decode_stored(change.before))
 
     def _on_pod(self, change: Change) -> None:
-        """Reconcile the claims of a pod that may have been their last user."""
+        """Reconcile the claims of a changed pod, which may have been their last user."""
         body = change.after or change.before or b""
         if b'"persistentVolumeClaim"' not in body:
             return
@@ -65,7 +65,7 @@ class VolumeController:
 
     def _reconcile(self, claim: Object) -> None:
         if "deletionTimestamp" in claim["metadata"]:
-            self._release(claim)
+            self._remove_protection_if_unused(claim)
         elif claim.get("status", {}).get("phase") == "Pending":
             self._bind(claim)
 
@@ -83,7 +83,7 @@ class VolumeController:
             return
         self._amend(claim, _bind_claim)
 
-    def _release(self, claim: Object) -> None:
+    def _remove_protection_if_unused(self, claim: Object) -> None:
         if PROTECTION in claim["metadata"].get("finalizers", ()) and not self._is_used(claim):
             self._amend(claim, lambda old: metadata.without_finalizer(old, PROTECTION))
 
@@ -117,7 +117,7 @@ class VolumeController:
             self._reconcile(bodies.decode_stored(body))
 
     def _stored(self, claim: Object) -> bytes | None:
-        """Return the stored claim with that name; None if there is none."""
+        """Return the stored claim with the name of `claim`; None if there is none."""
         return self._store.get(_CLAIMS, object_key(claim["metadata"]["namespace"], claim["metadata"]["name"]))
 
     def _remove_folder(self, claim: Object) -> None:

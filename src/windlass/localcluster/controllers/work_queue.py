@@ -41,7 +41,7 @@ class ControlLoop:
 
 
 class QueueController(ControlLoop):
-    """Reconciles queued objects, each once, in order of arrival."""
+    """Reconciles queued objects in order of arrival. An object that is already queued is not queued again."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class QueueController(ControlLoop):
         raise NotImplementedError
 
     def _on_rejected(self, ref: ObjectRef, error: ApiError) -> None:
-        """Handle an error of the API."""
+        """Handle an ApiError that `_reconcile` raised."""
         raise NotImplementedError
 
     def _retry(self, ref: ObjectRef) -> None:

@@ -137,10 +137,7 @@ class AddressAllocator:
             has_good_ending = int(address.rpartition(".")[2]) not in _AVOIDED_ENDINGS
             if has_good_ending and address not in taken:
                 return address
-        raise NetworkFullError(
-            f"no free address in the pod network {self._network}. Delete some pods, or start the cluster with a larger"
-            " network."
-        )
+        raise NetworkFullError(f"no free address in the pod network {self._network}. Delete some pods.")
 
 
 def loopback_network(data: PurePath) -> str:

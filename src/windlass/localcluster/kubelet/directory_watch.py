@@ -1,6 +1,6 @@
 """Watch directories for changes of their files by other processes.
 
-On Linux this uses inotify (through ctypes). On other systems, and while inotify cannot watch the directory
+On Linux this uses inotify (through ctypes). On other systems, and while inotify cannot watch a directory
 (e.g. because it does not exist), waiting tasks are woken five times a second.
 """
 
@@ -44,7 +44,7 @@ class DirectoryWatcher:
             asyncio.get_running_loop().add_reader(self._inotify, self._on_inotify_events, self._inotify)
 
     def close(self) -> None:
-        """Release the inotify instance. Tasks that still wait poll from now on."""
+        """Release the inotify instance. Tasks that are still waiting will poll from now on."""
         if self._inotify is None:
             return
         asyncio.get_running_loop().remove_reader(self._inotify)

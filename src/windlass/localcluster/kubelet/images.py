@@ -1,4 +1,6 @@
-"""Local images: image names bound to directories. A container sees the files of a directory over those of the machine.
+"""Local images: image names bound to directories.
+
+A container with a local image sees the files of the image's directory over those of the machine.
 
 The bindings are in one file, which other processes may change: it is read again when it has changed, and replaced
 atomically.
@@ -41,7 +43,7 @@ def normalised(name: str) -> str:
 
 
 FILE = "images.json"
-"""Name of the file in the data directory."""
+"""Name of the file with the bindings, in the data directory."""
 
 
 class Images:
@@ -61,7 +63,7 @@ class Images:
         return dict(self._folders)
 
     def add(self, name: str, folder: str | Path) -> None:
-        """Bind a name to a directory, in place of an earlier one."""
+        """Bind a name to a directory, which replaces the former directory of that name."""
         key, path = normalised(name), Path(folder)
         if not path.is_absolute():
             raise ValueError(f'the directory of image "{name}" must be an absolute path, not "{folder}"')

@@ -52,7 +52,7 @@ def test_encoding_round_trips(protocol: websockets.Subprotocol, channel: int) ->
     ],
 )
 def test_terminal_sizes(data: bytes, expected: websockets.Size | None) -> None:
-    assert websockets.size(data) == expected
+    assert websockets.parse_size(data) == expected
 
 
 @pytest.mark.parametrize(

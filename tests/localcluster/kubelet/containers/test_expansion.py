@@ -49,4 +49,4 @@ def test_earlier_mapping_takes_precedence() -> None:
 
 
 def test_references_are_the_expandable_names() -> None:
-    assert [*expansion.references("$(A)/$$(B)/$(C D)/$(E")] == ["A", "C D"]
+    assert [*expansion.referenced_names("$(A)/$$(B)/$(C D)/$(E")] == ["A", "C D"]

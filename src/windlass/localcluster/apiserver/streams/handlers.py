@@ -226,7 +226,7 @@ async def _receive_input(connection: Connection, streams: Streams, process: Proc
                 case websockets.Closed(channel=websockets.STDIN) if streams.stdin:
                     await process.close_stdin()
                 case websockets.Data(channel=websockets.RESIZE, data=data):
-                    size = websockets.size(data)
+                    size = websockets.parse_size(data)
                     if size is not None:
                         await process.resize(size.width, size.height)
 

@@ -105,7 +105,7 @@ def decode(protocol: Subprotocol, message: bytes | str) -> Data | Closed | None:
         return None
 
 
-def size(data: bytes) -> Size | None:
+def parse_size(data: bytes) -> Size | None:
     try:
         return msgspec.json.decode(data, type=Size)
     except msgspec.MsgspecError:
@@ -150,7 +150,8 @@ def require_upgrade(request: web.BaseRequest) -> None:
 def negotiate(request: web.BaseRequest, supported: tuple[Subprotocol, ...]) -> Subprotocol:
     """Return the subprotocol. Callers check the pod first.
 
-    A client retries a failed upgrade with SPDY, and would then report the error raised here instead of the pod's.
+    A client retries a failed upgrade with SPDY, and would then report the error raised here instead of an error about
+    the pod.
     """
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":

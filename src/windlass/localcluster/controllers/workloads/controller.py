@@ -100,12 +100,12 @@ class WorkloadController(QueueController):
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
             return
-        is_orphan = _CONTROLLED not in change.after and self._has_adopters()
-        if is_orphan or self._is_tracked_orphan(change.after, change.key):
+        is_adoptable = _CONTROLLED not in change.after and self._has_adopters()
+        if is_adoptable or self._is_tracked_orphan(change.after, change.key):
             self._enqueue((_PODS, change.key))
 
     def _is_tracked_orphan(self, body: bytes, key: str) -> bool:
-        """Return whether a pod has the tracking finalizer, but no controller that exists."""
+        """Return whether a pod has the tracking finalizer, but no existing workload controls it."""
         if _TRACKED not in body:
             return False
         return all(self._store.get(*owner) is None for owner in self._owners(body, key))

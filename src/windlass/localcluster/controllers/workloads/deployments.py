@@ -1,4 +1,5 @@
-"""Decide the next actions for a Deployment: create a ReplicaSet for its template and scale down those of old templates.
+"""Decide the next actions for a Deployment: create and scale a ReplicaSet for its template, and scale down those of
+former templates.
 
 No function has side effects.
 """
@@ -31,7 +32,7 @@ _MAX_ANNOTATION = "deployment.kubernetes.io/max-replicas"
 _UPDATE_FIELD = "lastUpdateTime"
 _NO_DEADLINE = 2**31 - 1
 # Reasons of the Progressing condition for which no progress deadline applies.
-_FINAL_REASONS = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
+_REASONS_WITHOUT_DEADLINE = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def decide(deployment: Json, replica_sets: Sequence[Json], now: datetime) -> Decision:
-    """Decide from a Deployment and the ReplicaSets that it controls."""
+    """Return the decision about a Deployment, given the ReplicaSets that it controls."""
     revisions = sorted(replica_sets, key=_revision)
     new = next((one for one in revisions if _template(one) == deployment["spec"]["template"]), None)
     status = _status(deployment, revisions, new)
@@ -323,10 +324,14 @@ def _has_progressed(deployment: Json, status: Json) -> bool:
 
 
 def _deadline(deployment: Json, status: Json) -> datetime | None:
-    """Return when a Deployment without progress exceeds its deadline."""
+    """Return when a Deployment without progress exceeds its deadline; None if no deadline applies."""
     seconds = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
     progressing = conditions.find(status.get("conditions"), "Progressing") or {}
     last_update = times.parse_time(progressing.get(_UPDATE_FIELD))
-    if seconds >= _NO_DEADLINE or progressing.get("reason") in _FINAL_REASONS or last_update is None:
+    if (
+        seconds >= _NO_DEADLINE
+        or progressing.get("reason") in _REASONS_WITHOUT_DEADLINE
+        or last_update is None
+    ):
         return None
     return last_update + timedelta(seconds=seconds)

@@ -64,7 +64,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "Pending"
     created: datetime
     ready_since: datetime | None = None
-    """The time when the pod became ready; None if it is not."""
+    """The time when the pod became ready; None if it is not ready."""
     ended: datetime | None = None
     """The time of the latest end of a container, if known."""
     restarts: int = 0

@@ -1,4 +1,6 @@
-"""Decide the actions for a StatefulSet: create numbered pods and their claims. No function has side effects.
+"""Decide the next actions for a StatefulSet, which has numbered pods with their own claims.
+
+No function has side effects.
 
 A rolling update replaces pods from the highest ordinal down, each when the previous one is available. Former templates
 are not stored: below the `partition` of an update, existing pods stay, but recreated pods use the new template.
@@ -85,7 +87,7 @@ def _state(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _State:
 
 
 def _ordered(stateful_set: Json, state: _State) -> Iterator[Action]:
-    """Do one step for the first replica that is not available; if all are, delete the highest surplus pod."""
+    """Yield the next actions for the first unavailable replica or, if there is none, for the highest surplus pod."""
     for ordinal in state.ordinals:
         if not state.is_available(ordinal):
             yield from _create_or_replace(stateful_set, state, ordinal)
@@ -124,7 +126,8 @@ def _delete_surplus(stateful_set: Json, state: _State, ordinal: int) -> Iterator
 
 
 def _update(spec: Json, state: _State) -> Iterator[Action]:
-    """Do one step of an update: delete the highest outdated pod when all existing pods above it are available."""
+    """Yield the next step of a rolling update: delete the highest outdated pod once all existing pods above it are
+    available."""
     strategy = spec["updateStrategy"]
     if strategy["type"] != "RollingUpdate":
         return

@@ -1,7 +1,7 @@
 """The environment variables of a container.
 
-A container inherits a few variables of the daemon, since no image defines PATH. It gets variables for Services,
-whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES for its GPUs.
+A container inherits a few variables of the daemon, since no image defines PATH. It also gets variables for Services,
+the data of whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES.
 """
 
 import base64
@@ -193,7 +193,7 @@ def _upper(name: str) -> str:
 def gpu_environment(
     pod: Json, container: Json, own: Mapping[str, str], gpu_ids: Sequence[str]
 ) -> dict[str, str]:
-    """Return the variables that show the container its share of the pod's GPUs.
+    """Return the variables that make only the container's share of the pod's GPUs visible to the container.
 
     `own` are the container's own variables: a CUDA_VISIBLE_DEVICES among them selects from the share, counted from 0.
     """

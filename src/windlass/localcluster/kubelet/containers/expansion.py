@@ -22,5 +22,5 @@ def expand(text: str, *variables: Mapping[str, str]) -> str:
     return _TOKEN.sub(replacement, text)
 
 
-def references(text: str) -> Iterator[str]:
+def referenced_names(text: str) -> Iterator[str]:
     return (token[1] for token in _TOKEN.finditer(text) if token[1] is not None)

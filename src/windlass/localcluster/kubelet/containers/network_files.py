@@ -43,7 +43,10 @@ def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts:
 
 
 def hostname(pod: Json) -> str:
-    """Return the output of `hostname` in the pod: the short name or, with setHostnameAsFQDN and subdomain, the FQDN."""
+    """Return the hostname of a pod that is not on the host network.
+
+    It is the short name or, with setHostnameAsFQDN and subdomain, the FQDN.
+    """
     domain = _domain(pod)
     if not domain or not pod["spec"].get("setHostnameAsFQDN"):
         return short_hostname(pod)
@@ -84,7 +87,8 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 def resolv_conf(pod: Json, node_resolv_conf: str) -> str:
     """Return the pod's resolv.conf from the node's and the pod's dnsConfig.
 
-    ClusterFirst and ClusterFirstWithHostNet are treated as Default, as by a kubelet without cluster DNS.
+    With dnsPolicy None, the node's is ignored. ClusterFirst and ClusterFirstWithHostNet are treated as Default, as by a
+    kubelet without cluster DNS.
     """
     nameservers, searches, options = _parse(
         "" if pod["spec"].get("dnsPolicy") == "None" else node_resolv_conf

@@ -123,8 +123,8 @@ def _bytes(text: str) -> bytes:
 def _limits(container: Json, host: Host) -> Limits:
     limits = (container.get("resources") or {}).get("limits") or {}
     memory = int(quantities.parse(limits.get("memory", "0")))
-    milli = int(quantities.parse(limits.get("cpu", "0")).scaleb(3).to_integral_value(ROUND_CEILING))
-    return Limits(memory if memory > 0 else None, host.pids_limit, milli or None)
+    milli_cpus = int(quantities.parse(limits.get("cpu", "0")).scaleb(3).to_integral_value(ROUND_CEILING))
+    return Limits(memory if memory > 0 else None, host.pids_limit, milli_cpus or None)
 
 
 # User and groups, from the securityContext
@@ -176,7 +176,7 @@ def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> 
 def _require_own_user(
     container: Json, uid: int | None, gid: int | None, supplemental: tuple[int, ...], host: Host
 ) -> None:
-    """Raise SetupError for another user or group: only root can start processes as another one."""
+    """Raise SetupError for another user or group: only root can start processes as another user or group."""
     own_groups = {host.gid, *host.groups}
     fields = [
         *(["runAsUser"] if uid not in (None, host.uid) else []),
@@ -254,7 +254,9 @@ def _sub_path(mount: Json, environment: Mapping[str, str]) -> str:
     path: str = mount.get("subPath", "")
     expression = mount.get("subPathExpr")
     if expression:
-        missing = sorted({name for name in expansion.references(expression) if not environment.get(name)})
+        missing = sorted(
+            {name for name in expansion.referenced_names(expression) if not environment.get(name)}
+        )
         if missing:
             raise SetupError(f"missing value for {', '.join(missing)}")
         path = expansion.expand(expression, environment)

@@ -21,7 +21,7 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """Not started. After a failed start, `reason` is the cause and `since` the time of the failure."""
+    """Waits for a start or restart. After a failed start, `reason` is the cause and `since` the time of the failure."""
 
     reason: str = ""
     message: str = ""

@@ -88,7 +88,7 @@ def should_restart(pod: Json, container: ContainerRecord) -> bool:
 
 
 def is_last_container(pod: Json, record: PodRecord, name: str) -> bool:
-    """Return whether the pod ends together with this running container."""
+    """Return whether it is certain that the pod will end when this running container ends."""
     others = (each for each in record.containers if each.name != name)
     return (
         specs.restart_policy(pod) == "Never"
@@ -102,7 +102,7 @@ def is_initialized(pod: Json, record: PodRecord) -> bool:
 
 
 def _containers_to_start(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...] | None:
-    """Return the containers to start, in this order; None if the pod is over except for its sidecars."""
+    """Return the containers to start, in this order; None if initialization has failed or only sidecars are left."""
     initialization = _initialization(pod, record)
     if initialization.has_failed:
         return None
@@ -147,7 +147,10 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
 
 
 def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
-    """Return the step that stops the running containers. Without `ending`, the grace period is that of the spec."""
+    """Return the step that stops the running containers.
+
+    Without `ending`, the grace period is that of the spec, but at least MIN_GRACE_SECONDS.
+    """
     grace = max(specs.grace_seconds(pod), terminations.MIN_GRACE_SECONDS)
     why = ending or Ending(grace)
     return StopAll(why.grace_seconds, _waves(pod, record), why.reason, why.message)
