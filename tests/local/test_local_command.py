@@ -53,7 +53,7 @@ def test_up_twice_changes_nothing(shared: Local) -> None:
     before = shared.status()
     done = shared.tell("up", "--nodes", "3").expect(0)
     assert f"the cluster is already running: {before['url']}, 2 nodes" in done.stderr
-    assert "it was started with --nodes 2" in done.stderr
+    assert "the cluster was started with --nodes 2" in done.stderr
     after = shared.status()
     assert (after["pid"], after["nodes"]) == (before["pid"], before["nodes"])
 

@@ -118,8 +118,8 @@ def _message(body: bytes) -> str:
 
 
 def client_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiClient:
-    """Return a client of the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names; if neither is set, of the API
-    server of the cluster, with the pod's service account. FrameworkController's barrier reads the same variables.
+    """Return a client of the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS configures; if neither is set, of the
+    pod's own cluster, with the pod's service account. FrameworkController's barrier reads the same variables.
 
     Raises NoCredentialsError.
     """

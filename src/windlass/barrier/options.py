@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True):
     interval: int = 10
     timeout: int = 600
     gang: str = ""
-    """The Gang to wait for. Empty: read the Framework, as FrameworkController's barrier does."""
+    """Name of the Gang to wait for. Empty: read the Framework, as FrameworkController's barrier does."""
     attempt: str = ""
     """Instance UID of the attempt whose addresses are valid. Empty: any attempt."""
     pod_uid: str = ""

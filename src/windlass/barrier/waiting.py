@@ -25,7 +25,7 @@ Log = Callable[[str], None]
 
 
 class TimedOutError(Exception):
-    """It was not known in time that all tasks have addresses."""
+    """The timeout expired before all tasks were known to have addresses."""
 
 
 class FrameworkNotFoundError(Exception):
@@ -129,7 +129,7 @@ class GangWaiter:
     # The Gang
 
     def _watch_gang(self) -> BarrierResult | None:
-        """Return the Gang once it is ours; None if the server ends the watch, which begins with the current state."""
+        """Watch the Gang, beginning with its current state. Return it once it is ours, or None if the watch ends."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
         for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
             gang = _decode(_decode_gang, event.object).spec
@@ -147,8 +147,8 @@ class GangWaiter:
     # The Framework
 
     def _watch_framework(self) -> BarrierResult | None:
-        """Read the Framework and, if tasks have no address yet, watch it: a watch alone does not report that the
-        Framework does not exist. Permission for one of the API groups is sufficient."""
+        """Read the Framework and, if not all tasks of our attempt have addresses yet, watch it: a watch alone does not
+        report that the Framework does not exist. Permission for one of the API groups is sufficient."""
         denied: ResponseError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)

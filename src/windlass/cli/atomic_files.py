@@ -35,7 +35,7 @@ def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
 
 
 def _link_or_rename(temporary: Path, path: Path) -> None:
-    """Give the temporary file its name. If the file system has hard links, a file created meanwhile is not replaced."""
+    """Give the temporary file its final name. A file created meanwhile is kept if the file system has hard links."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -56,7 +56,7 @@ def replace(path: Path, data: bytes) -> None:
     old = path.stat()
     if not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    # `os.access` also allows root to write read-only files.
+    # For root, `os.access` reports read-only files as writable.
     is_protected = not old.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     if is_protected or not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only")

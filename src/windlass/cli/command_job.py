@@ -19,7 +19,7 @@ from windlass.render.documents import Submission
 _INVALID_CHARACTERS = re.compile(r"[^a-z0-9]+")
 _MAX_NAME_LENGTH = 40
 _MAX_BYTES = 1024 * 1024
-"""Size of the part of a script that is inspected."""
+"""Number of bytes at the beginning of a script that are inspected."""
 _INTERPRETERS = re.compile(r"(python[0-9.]*|sh|bash|torchrun|mpirun|mpiexec|uv|run|env)$")
 _ROLES = {"chief": "chief", "ps": "ps", "workers": "worker"}
 """Roles by the option that sets their number of tasks."""
@@ -85,8 +85,8 @@ def _roles(options: JobOptions) -> dict[str, int]:
         if not re.fullmatch("[0-9]{1,5}", number):
             raise click.UsageError(f"--role: found {each!r}, expected NAME=N, e.g. evaluator=1")
         roles[name] = int(number)
-    has_trainers = bool(options.roles) or roles.keys() & {"chief", "worker"}
-    return roles if has_trainers else {**roles, "worker": 1}
+    needs_worker = not options.roles and not roles.keys() & {"chief", "worker"}
+    return {**roles, "worker": 1} if needs_worker else roles
 
 
 def _pair(option: str, written: str, expected: str) -> tuple[str, str]:

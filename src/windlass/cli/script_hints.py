@@ -191,9 +191,9 @@ def _conclude(findings: tuple[_Finding, ...]) -> Hints:
 
 
 def _runtime(findings: tuple[_Finding, ...]) -> Runtime | None:
-    """Return MPI if a library of it is imported. Otherwise return the runtime of an imported library, preferably one
-    whose functions or variables for discovery are used. If no library is imported, those functions and variables
-    decide."""
+    """Return MPI if a library that uses MPI is imported. Otherwise return the runtime of an imported library,
+    preferably one whose functions or variables for discovery are used. If no library is imported, these functions and
+    variables decide."""
     words = {finding.word for finding in findings}
     imported = [runtime for name, runtime in _LIBRARIES.items() if name in words]
     if Runtime.MPI in imported:

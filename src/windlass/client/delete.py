@@ -1,7 +1,7 @@
 """Delete a job and the objects it owns, with foreground propagation: pods are deleted before the job.
 
-A job is a Framework, or the Jobs and other objects with its label. Storage, the NFS server of the job and, on request,
-its companions are kept.
+A job consists of the Framework of its name, or else the Job of its name, and of the objects with its label. Storage,
+the NFS server of the job and, on request, its companions are kept.
 """
 
 import contextlib
@@ -31,9 +31,10 @@ class Deletion(msgspec.Struct, frozen=True):
     """At most one of each API group."""
     objects: tuple[OwnedObject, ...] = ()
     """The other objects of the job."""
-    kept: tuple[OwnedObject, ...] = ()
+    kept_storage: tuple[OwnedObject, ...] = ()
     """Storage and the NFS server of the job."""
     kept_companions: tuple[str, ...] = ()
+    """Names of the companions that were kept on request."""
     unlistable: tuple[str, ...] = ()
     """The kinds that the user may not list."""
 
@@ -51,13 +52,13 @@ async def request_deletion(connection: Connection, name: str, *, keep_companions
         raise await lookup.not_found_error(connection, name)
     owned = await owned_objects.find(connection, name)
     plain_job = None if existing else await owned_objects.find_job(connection, name)
-    kept = _companion_objects(owned.deletable, name) if keep_companions else ()
-    companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
+    kept_objects = _companion_objects(owned.deletable, name) if keep_companions else ()
+    companions = tuple(dict.fromkeys(each.companion for each in kept_objects if each.companion))
     candidates = dict.fromkeys((plain_job, *owned.deletable))
-    objects = tuple(each for each in candidates if each is not None and each not in kept)
+    objects = tuple(each for each in candidates if each is not None and each not in kept_objects)
     if not existing and not objects:
         raise denied or await _not_found_error(connection, name, owned.kept, companions)
-    await owned_objects.remove_owner_references(connection, kept)
+    await owned_objects.remove_owner_references(connection, kept_objects)
     for each in existing:
         await delete_framework(connection, each)
     await owned_objects.delete_objects(connection, objects)
@@ -66,9 +67,9 @@ async def request_deletion(connection: Connection, name: str, *, keep_companions
 
 def _companion_objects(objects: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
     """Return the objects of companions, with the Secret of the job that their pods read when they restart."""
-    kept = tuple(each for each in objects if each.companion)
+    companions = tuple(each for each in objects if each.companion)
     secrets = (each for each in objects if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
-    return (*kept, *secrets) if kept else ()
+    return (*companions, *secrets) if companions else ()
 
 
 async def _not_found_error(

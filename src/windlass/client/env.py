@@ -33,7 +33,8 @@ async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
 
 
 async def _ports(connection: Connection, framework: Framework) -> dict[str, int] | None:
-    """Return the port of the first task of each role if the pods share the network of one machine; else None."""
+    """Return the port of the first task of each role if the pods share the network of one machine. Return None
+    otherwise, or if the ConfigMap cannot be read."""
     name = names.config_map_name(framework.name)
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, framework.namespace, name))

@@ -120,7 +120,7 @@ def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
 
 
 def merge_repeated(events: Iterable[Event]) -> list[Event]:
-    """Merge repeated events and add up their counts. The result is sorted by time with a stable sort."""
+    """Merge repeated events and add up their counts. The result is sorted by `last`, with a stable sort."""
     merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)

@@ -115,7 +115,7 @@ class PodWatcher:
             await self._changed.wait_for(is_met)
 
     async def wait_until_finished(self) -> Pod:
-        """Wait until a pod has terminated, and return it. Raises ObjectDeletedError if there is no pod any more."""
+        """Wait until a pod has terminated, and return it. Raises ObjectDeletedError if there is no pod."""
         await self.wait_until(lambda: self.is_deleted or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:

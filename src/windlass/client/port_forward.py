@@ -75,7 +75,7 @@ class Forward:
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def __aenter__(self) -> Self:
-        """Start listening. Raises ClientError if no port is available."""
+        """Start listening. Raises ClientError if the address or all ports to try are unavailable."""
         first = self.port
         for port in range(first, min(first + PORTS_TO_TRY, LAST_PORT) + 1):
             try:

@@ -45,7 +45,8 @@ class AsyncClient:
     """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
     It connects when it is first used. Methods raise `windlass.ClientError`; `wait` and `logs` also raise ValueError for
-    invalid arguments. The examples of the methods are written for `Client`; with this class, each call is awaited.
+    invalid arguments. The examples of the methods are written for `Client`; with this class, calls are awaited, and the
+    results of `watch` and `logs` are iterated with `async for`.
 
         async with AsyncClient() as client:
             await client.submit("job.yaml")

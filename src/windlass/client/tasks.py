@@ -26,7 +26,7 @@ class TaskSelector(msgspec.Struct, frozen=True):
     index: int | None = None
 
     @property
-    def is_one(self) -> bool:
+    def selects_one_task(self) -> bool:
         return self.index is not None
 
     def __str__(self) -> str:

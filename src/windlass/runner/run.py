@@ -46,7 +46,7 @@ async def run_on_daemon(
     interrupts = _listen_for_interrupts(reporter)
     _report_notes(record.notes, reporter)
     cluster = RunCluster(data, Path(record.socket), record.network == "shared", has_controller=True)
-    supported_plan = plan if record.has_mounts else plan.without_mounts()
+    supported_plan = plan if record.has_mounts else plan.without_own_mounts()
     work = _run_session(supported_plan, options, cluster, interrupts, reporter)
     return await run_with_timeout(work, plan, options, interrupts, reporter)
 
@@ -112,7 +112,7 @@ async def _run_on_new_cluster(
 
     _report_notes(cluster.notes, reporter)
     return await _run_session(
-        plan if cluster.has_mounts else plan.without_mounts(),
+        plan if cluster.has_mounts else plan.without_own_mounts(),
         options,
         RunCluster(cluster.data, cluster.socket, cluster.network == "shared", fault_target=cluster),
         interrupts,

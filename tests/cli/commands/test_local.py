@@ -220,7 +220,10 @@ def test_second_up_prints_the_running_cluster(monkeypatch: pytest.MonkeyPatch, d
         result = windlass("up", "--nodes", "3")
     assert (result.exit_code, result.stdout) == (0, "export KUBECONFIG='/the data/kubeconfig'\n")
     assert "the cluster is already running" in result.stderr
-    assert "it was started with --nodes 1. To change that, run `windlass local down` first." in result.stderr
+    assert (
+        "the cluster was started with --nodes 1. To change that, run `windlass local down` first."
+        in result.stderr
+    )
 
 
 def test_daemon_that_never_becomes_ready_is_reported(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:

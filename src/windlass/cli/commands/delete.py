@@ -63,8 +63,8 @@ async def _delete(
         click.echo(f"{each.name} {'deleted' if waits else 'is being deleted'}")
         if each.kept_companions:
             click.echo(delete.kept_companions_message(each.kept_companions, each.name, connection.namespace))
-        if each.kept:
-            click.echo(delete.kept_storage_message(each.kept, connection.namespace))
+        if each.kept_storage:
+            click.echo(delete.kept_storage_message(each.kept_storage, connection.namespace))
         if each.unlistable:
             kinds = ", ".join(each.unlistable)
             click.echo(f"no permission to list {kinds}: such objects of {each.name} are kept", err=True)

@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 @click.command()
 @click.argument("name", shell_complete=name_completion.jobs)
-@click.option("--watch", "-w", is_flag=True, help="Watch for new events until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Watch for new and repeated events until Ctrl-C.")
 @parameters.output("text", "json")
 @cluster_options.options
 def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None:

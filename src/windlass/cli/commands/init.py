@@ -190,7 +190,7 @@ def _hints(script: str | None) -> Hints:
     _print(f"{script} {', '.join(phrases)} and {last}" if phrases else f"{script} {last}")
     if hints.runtime is not None and not hints.is_distributed:
         _print(
-            "it does not communicate with other processes, so the default is one worker. Add more with --workers"
+            "the script does not communicate with other processes: workers added with --workers would do the same work"
         )
     return hints
 

@@ -128,7 +128,7 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
 
 
 async def _apply(objects: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
-    """Apply the objects. Then, unless `namespace` is "", delete obsolete objects of an earlier installation in it."""
+    """Apply the objects. Then, unless `namespace` is "", delete obsolete objects of an earlier installation there."""
     # Imported here: the import is slow and not needed for printing.
     from windlass.install.connection import connect
 

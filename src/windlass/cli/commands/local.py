@@ -130,7 +130,7 @@ def up(
 
 
 def _run_in_foreground(options: DaemonOptions, descriptor: int | None) -> None:
-    """Run the daemon in this process. With a descriptor, report the outcome of the start to the parent."""
+    """Run the daemon in this process. With a descriptor, report to the parent process whether it started."""
     from windlass.controller.observe import logs
     from windlass.runner.local import daemon
     from windlass.runner.local.daemon import CannotStartError
@@ -162,7 +162,7 @@ def _print_address(record: Record, options: DaemonOptions, *, is_new: bool) -> N
         click.echo(note, err=True)
     if not is_new and (differences := records.differences(record, options)):
         click.echo(
-            f"it was started with {' '.join(differences)}. To change that, run `windlass local down` first.",
+            f"the cluster was started with {' '.join(differences)}. To change that, run `windlass local down` first.",
             err=True,
         )
     click.echo(f"pod logs: {options.data / 'pods'}, cluster log: {options.data / records.LOG}", err=True)

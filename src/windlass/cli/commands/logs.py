@@ -157,7 +157,7 @@ def _text_formatter(
         return colours.colour(f"{text:<{width}} |", task_colours.get(task)).encode() + b" "
 
     def format_line(line: "Line") -> bytes:
-        is_single = selector.is_one and line.label == line.task
+        is_single = selector.selects_one_task and line.label == line.task
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_single:
             return time + line.data + (b"\n" if line.is_ended else b"")

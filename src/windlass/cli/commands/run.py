@@ -187,7 +187,7 @@ def _namespace_option(namespace: str) -> str:
 
 
 def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
-    """Copy the local images of `windlass local image`, and add those of this run."""
+    """Copy the bindings of `windlass local image`, and add those of `--image`."""
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(data_folders.default_data(os.environ) / IMAGES, data / IMAGES)
     images = Images(data / IMAGES)

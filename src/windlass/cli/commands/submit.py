@@ -175,7 +175,7 @@ def _yaml(plan: "SubmitPlan") -> list[str]:
     texts = [yaml_dump.dump(each).decode() for each in plan.manifests]
     for job in plan.jobs:
         texts += [f"# replaces the finished job {old.metadata.name}\n" for old in job.replaced]
-        if job.has_placeholder:
+        if job.has_nfs_placeholder:
             texts.append(
                 f"# the name of the Service {job.name}-nfs stands for its address, which is not known yet\n"
             )

@@ -185,7 +185,7 @@ def _advice(problem: str) -> str:
 
 
 def _included_templates(file: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield names and sources of the templates in the folder of `file` that it includes, directly or indirectly."""
+    """Yield names and sources of the templates that `file` includes, directly or indirectly, from its own folder."""
     folder = Path(file).parent if file != job_files.STDIN else Path()
     seen: set[str] = set()
     pending = list(names)

@@ -111,7 +111,7 @@ class Board:
         return View(tuple(self._job_summary(job, now) for job in self._jobs), rows, has_colours)
 
     def _previous_row(self, job: Manifest, name: str, status: FrameworkStatus, task: TaskStatus) -> Row:
-        """Return the row to update: in a new attempt, a row with only the last log line."""
+        """Return the row to update: in a new attempt, a row with only the name and the last log line."""
         row = self._rows[job.key].get(name) or Row(name)
         attempt = (status.attempt_status.id, task.attempt_status.id)
         is_new_attempt = self._attempts.get(name, attempt) != attempt

@@ -1,7 +1,7 @@
 """Format the live view of a run as the lines of a table, without side effects.
 
-On a narrow terminal, columns are omitted. On a terminal with few lines,
-some tasks are only counted; tasks with problems are the last to be hidden.
+On a narrow terminal, columns are omitted. On a terminal with few lines, some tasks are only counted; tasks
+with problems are the last to be hidden.
 `live_terminal` draws the lines.
 """
 
@@ -118,7 +118,7 @@ _BOLD, _DIM = "1", "2"
 
 
 def render(view: View, width: int, height: int) -> list[str]:
-    """Return at most `height` lines, or 2 if `height` is less, with at most `width` columns."""
+    """Return at most `height` lines, but up to 2 if `height` is smaller, with at most `width` columns each."""
     if width < _MIN_WIDTH:
         wider = render(msgspec.structs.replace(view, has_colours=False), _MIN_WIDTH, height)
         return [terminal_text.truncate(line, width) for line in wider]
@@ -234,13 +234,13 @@ def _cell(row: Row, column: _Column) -> str:
         case "MEMORY":
             return format_memory(row.memory) if row.memory is not None else _NO_VALUE
         case "DONE":
-            return _percent(row.progress)
+            return _percent_or_step(row.progress)
         case "PROGRESS":
             return _bar(row.progress, None if row.phase.is_over else row.remaining)
     return row.problem or row.line
 
 
-def _percent(progress: Progress | None) -> str:
+def _percent_or_step(progress: Progress | None) -> str:
     if progress is None:
         return ""
     # Round down, so that 100 % means done.
@@ -255,7 +255,7 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
     full = int(progress.fraction * _BAR_WIDTH)
     bar = _FULL * full + _EMPTY * (_BAR_WIDTH - full)
     time_left = "" if progress.is_complete or remaining is None else format_short_duration(remaining)
-    return f"{bar} {_percent(progress):>4} {time_left:>7}"
+    return f"{bar} {_percent_or_step(progress):>4} {time_left:>7}"
 
 
 def format_short_duration(seconds: float) -> str:

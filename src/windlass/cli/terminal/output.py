@@ -21,7 +21,7 @@ from windlass.runner.usage import Usage
 MAX_PENDING_BYTES = 256 * 1024
 """Number of unwritten bytes after which the reading of logs pauses."""
 SECONDS_TO_ABANDON = 1.0
-"""How long a run that was ended at once waits for the reader of its output."""
+"""How long `finish` waits for the reader of the output after `abandon`."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Minimum time between two progress lines of a task in text output, except before the last one."""
 
@@ -171,7 +171,10 @@ class Writer:
 
 
 def _unbuffered(stream: BinaryIO) -> BinaryIO | io.FileIO:
-    """Return the file of a stream, if any. Python cannot exit while a thread holds the lock of a buffered stream."""
+    """Return the file of a stream; the stream itself if it has none.
+
+    Python cannot exit while a thread holds the lock of a buffered stream.
+    """
     try:
         return io.FileIO(stream.fileno(), "wb", closefd=False)
     except (OSError, ValueError):

@@ -40,7 +40,10 @@ def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict
 
 
 def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> ResolvedCompanions:
-    """Generate the missing passwords, and hash all of them. Companions with a Secret in `passwordFrom` are skipped."""
+    """Generate the missing passwords, and hash all of them.
+
+    TensorBoard, which has no password, and companions with a Secret in `passwordFrom` are skipped.
+    """
     generated: dict[Companion, dict[str, str]] = {}
     hashes: dict[Companion, dict[str, str]] = {}
     for companion, options in job.companions.items():
@@ -70,7 +73,8 @@ def with_existing_passwords(
 ) -> ResolvedCompanions:
     """Keep the passwords in the Secret of an earlier submission.
 
-    A password that was chosen since then replaces the one for all users. Users with a password of their own keep it.
+    A password that was chosen since then replaces the password for all users. Users with a password of their own keep
+    it, except users who are not in the new job file, if there is no password for all users.
     """
     existing = password_files.hashes_in(companion, secret.get("data") or {})
     text, planned = chosen.get(companion), resolved.hashes[companion]

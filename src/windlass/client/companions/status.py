@@ -196,7 +196,10 @@ def _belonging_to(companion: Companion, objects: list[_Labelled]) -> list[_Label
 async def find(
     connection: Connection, job: str, companion: Companion, note: Note = lambda _: None
 ) -> CompanionView:
-    """Return a companion of a job. Raises ObjectNotFoundError: if the job exists, with the steps to add one."""
+    """Return a companion of a job.
+
+    Raises ObjectNotFoundError. If the job exists, the message contains the steps to add the companion.
+    """
     found = {view.companion: view for view in await read(connection, job, note)}
     if companion in found:
         return found[companion]
@@ -259,7 +262,7 @@ def forward(
 
 
 async def _wait_until_available(connection: Connection, view: CompanionView, watcher: PodWatcher) -> None:
-    """Wait for the Deployment, or for the pod if the Deployment may not be read."""
+    """Wait for the Deployment, or for the pod if the Deployment does not exist or may not be read."""
     if view.uid:
         await workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda found: found.is_available)
     else:
@@ -394,7 +397,7 @@ def _exit_code(status: ContainerStatus) -> int:
 
 
 def _failure_text(pod: Pod) -> str:
-    """Return how a pod ended, in one line."""
+    """Return how a pod failed, in one line."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return f"the pod {pod.name} has failed"

@@ -1,7 +1,7 @@
 """Explain why a job failed or is pending: the first failed task, its last log lines, and the retries.
 
-`explain` is a pure function of the Framework, its pods, its events and the time. Without pods and events it uses the
-status only.
+`explain` is a pure function of the Framework, its pods, its events and the time. Without pods and events it uses
+only the Framework.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ NO_CONTROLLER_SECONDS = 15.0
 LAST_LINES = 10
 MAX_HISTORY = 10
 _HISTORY_REASONS = ("TaskFailed", "TaskRetried", "AttemptEnding", "FrameworkRetried", "RetryScheduled")
-"""Reasons of the events about the ends of earlier attempts."""
+"""Reasons of the events about the end or the retry of an attempt."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,7 +65,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waits: tuple[PendingTasks, ...] = ()
     advice: str = ""
     history: tuple[Event, ...] = ()
-    """Events about earlier attempts of the job and its tasks."""
+    """Latest events about the ends of attempts of the job and its tasks; empty before the first retry."""
 
 
 # Explanation without access to the cluster
@@ -245,7 +245,7 @@ async def read(
 
 
 async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[Pod], count: int) -> Failure:
-    """Add the last lines of the log, or those stored in the status if there is no log."""
+    """Add the last lines of the log, or those stored in the status if the log has none or cannot be read."""
     stored = failure.lines[-count:] if count else ()
     failure = msgspec.structs.replace(failure, lines=stored, lines_from=failure.lines_from if stored else "")
     pod = next((each for each in pods if each.uid == failure.pod_uid), None)

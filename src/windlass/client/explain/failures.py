@@ -43,14 +43,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Reason of the container status, e.g. OOMKilled."""
     signal: int = 0
     lines: tuple[str, ...] = ()
-    """Last lines of the container's log, or of the pod's message."""
+    """Last lines of the container's log, or of the message of the container or the pod."""
     lines_from: str = ""
     """Source of the lines: `log`, or `status` if the log has none or cannot be read; empty without lines."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
-    """Return the first failure of the current attempt; None if no task failed. Tasks that the controller ended do not
-    count."""
+    """Return the first failure of the current attempt; None if no task failed. Tasks that the controller ended or is
+    deleting do not count."""
     failed = [
         (task, status, ended)
         for task, status in tasks.statuses(framework)

@@ -93,8 +93,8 @@ async def read_batches(
     A line cut off by a lost connection is dropped.
     A log is requested by pod name, and the pod of the next attempt has the same name. `is_expected_pod` is called after
     the response has started and returns whether the log is that of the expected pod; if not, no line is yielded.
-    If the log was deleted, the kubelet sends an error message instead of lines. It is recognized as the only line
-    without a timestamp (only if timestamps were requested) and is passed to `note`. Raises ApiError.
+    If the log was deleted, the kubelet sends an error message instead of lines. It is recognized by its
+    missing timestamp (only if timestamps were requested) and is passed to `note`. Raises ApiError.
     """
     splitter, stamp, is_accepted = Splitter(), b"", True
     task, attempt, time = str(source.pod.task), source.pod.attempt, ""

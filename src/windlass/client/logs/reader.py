@@ -79,7 +79,7 @@ async def read_by_name(
 
 def _check_task_count(framework: Framework, selector: TaskSelector) -> None:
     roles = [role for role in framework.spec.task_roles if selector.role in ("", role.name)]
-    number = 1 if selector.is_one else sum(role.task_number for role in roles)
+    number = 1 if selector.selects_one_task else sum(role.task_number for role in roles)
     if number > MAX_FOLLOWED:
         raise ClientError(
             f"cannot follow {number} tasks: the maximum is {MAX_FOLLOWED}. "
@@ -100,7 +100,7 @@ async def _read(
     ]
     if not sources:
         message = _no_log_message(framework, selector, pods, options)
-        if selector.is_one or options.previous or lifecycle.is_completed(framework):
+        if selector.selects_one_task or options.previous or lifecycle.is_completed(framework):
             raise ObjectNotFoundError(message)
         note(message)
         return
@@ -128,13 +128,15 @@ def _no_log_message(
         return _no_previous_log_message(framework, selector, pods, subject)
     if not pods:
         is_over = framework.status is not None and framework.status.state.is_over
-        had_pod = selector.is_one and any(
+        had_pod = selector.selects_one_task and any(
             selector.matches(task) and status.attempt_status.pod_uid is not None
             for task, status in tasks.statuses(framework)
         )
         if is_over or had_pod:
             deleted = (
-                f"pod of {subject} and its log" if selector.is_one else f"pods of {subject} and their logs"
+                f"pod of {subject} and its log"
+                if selector.selects_one_task
+                else f"pods of {subject} and their logs"
             )
             return f"the {deleted} are deleted. See `windlass why {framework.name}`."
         return f"{subject} has no pod yet. See `windlass why {framework.name}`."
@@ -188,7 +190,7 @@ async def _merge_by_time(
 
 
 def _count_until(batch: list[Line], following: tuple[int, int, list[Line]] | None, at: int) -> int:
-    """Return the number of lines in a batch of source `at` before the first line of the source that follows."""
+    """Return how many lines of the batch of source `at` come before `following`, the next batch of other sources."""
     if following is None:
         return len(batch)
     end = following[0], following[1]

@@ -1,6 +1,6 @@
 """Create, reuse, adopt or delete the prerequisite objects of a job, and set their owner.
 
-Objects that hold files, and the NFS server, are never deleted here.
+Volumes, their claims and the NFS server are never deleted here.
 """
 
 import asyncio

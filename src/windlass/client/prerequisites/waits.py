@@ -38,7 +38,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
 
 
 async def until_loaded(connection: Connection, job: Object, locations: Mapping[str, str]) -> None:
-    """Wait until the Job has succeeded. Raises ClientError. If the Job failed, its message has the end of the log."""
+    """Wait until the Job has succeeded. Raises ClientError, with the end of the log if the Job failed."""
     watcher = PodWatcher(connection, label_selector=_selector(job), volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         workload_watcher.wait_until(
@@ -57,7 +57,7 @@ async def until_loaded(connection: Connection, job: Object, locations: Mapping[s
 async def until_checked(
     connection: Connection, pod: Object, locations: Mapping[str, str], seconds: float
 ) -> None:
-    """Wait until all required files exist. Raises ClientError. If files are missing, its message names them."""
+    """Wait until all required files exist. Raises ClientError, with the names of missing files."""
     watcher = PodWatcher(connection, name=pod.name, volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         watcher.wait_until_finished(),

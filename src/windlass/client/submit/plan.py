@@ -45,7 +45,7 @@ class Target(msgspec.Struct, frozen=True):
     description: str = "the cluster"
     """Name of the cluster in messages."""
     nfs_address: str = ""
-    """Address of a job's own NFS server, if it is known before the server exists."""
+    """Address of the jobs' own NFS server, if it is known before the plan is applied."""
 
 
 class SubmitOptions(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class PlannedJob(Manifest, frozen=True):
     prerequisites: Prerequisites | None = None
 
     @property
-    def has_placeholder(self) -> bool:
+    def has_nfs_placeholder(self) -> bool:
         """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address.
 
         Only valid for a target without `nfs_address`.
@@ -225,7 +225,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
     def with_manifests(self, manifests: Collection[Json]) -> "SubmitPlan":
         return msgspec.structs.replace(self, manifests=(*self.manifests, *manifests))
 
-    def without_mounts(self) -> "SubmitPlan":
+    def without_own_mounts(self) -> "SubmitPlan":
         """Return the plan for a machine on which pods do not have their own mount namespace."""
         jobs = (
             job.for_target(msgspec.structs.replace(job.target, has_own_mounts=False)) for job in self.jobs

@@ -215,7 +215,7 @@ class PodTarget:
         answers = output.splitlines()
         if len(answers) != len(lines):
             raise RejectedError(
-                f"{self.where}: received {len(answers)} answers for {len(lines)} files. {RESUME_HINT}"
+                f"{self.where}: received {len(answers)} answers for {len(lines)} files or directories. {RESUME_HINT}"
             )
         return answers
 
