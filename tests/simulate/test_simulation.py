@@ -12,10 +12,11 @@ import builders
 import msgspec
 import pytest
 
-from windlass.decide import completion, deletion, retry
+from windlass.decide import completion, deletion, rescale, retry
 from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.framework import CompletedPods, FrameworkSpec, RetryPolicySpec
 from windlass.model.states import State
+from windlass.model.status import TaskRoleStatus
 from windlass.simulate import play, scenario
 from windlass.simulate.scenario import Event, EventType, Faults, Occurrence, Scenario, Submission
 from windlass.simulate.simulation import Simulation
@@ -149,6 +150,10 @@ def _retry_always(*_: object) -> retry.RetryDecision:
     return retry.RetryDecision(should_retry=True, is_counted=True, reason="planted")
 
 
+def _keep_timeouts(_: FrameworkSpec, roles: tuple[TaskRoleStatus, ...]) -> tuple[TaskRoleStatus, ...]:
+    return roles
+
+
 def _do_nothing(*_: object, **__: object) -> None:
     return None
 
@@ -171,12 +176,14 @@ def _name_another_trigger(spec: FrameworkSpec, *args: Any) -> FrameworkAttemptCo
         (deletion, "delete_unclaimed_pods", _do_nothing),
         (deletion, "force_delete_if_overdue", _do_nothing),
         (completion, "evaluate", _name_another_trigger),
+        (rescale, "copy_timeouts", _keep_timeouts),
     ],
     ids=[
         "retries without end",
         "strays are left alone",
         "pods are never deleted by force",
         "the first task is the trigger",
+        "timeouts are never copied",
     ],
 )
 def test_planted_mistake_violates_an_invariant(

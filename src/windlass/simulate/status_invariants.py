@@ -68,6 +68,8 @@ class StatusInvariants:
         )
         if has_just_ended:
             self._check_completion(framework, new)
+        if new.state is not State.COMPLETED or framework.is_deleting:
+            _check_timeouts(framework, new)
         if new.state in (State.ATTEMPT_PREPARING, State.ATTEMPT_RUNNING):
             _check_matches_spec(framework, new, self._server.now - self._server.clock_tolerance)
         if old is None or old.state is not State.COMPLETED:
