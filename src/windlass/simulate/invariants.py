@@ -185,13 +185,18 @@ class Invariants:
                 require(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left")
 
     def _is_name_taken(self, framework: Framework) -> bool:
-        """Return whether the ConfigMap or Service with the Framework's name was created for another Framework."""
+        """Return whether the ConfigMap or Service with the Framework's name was created for another Framework.
+
+        A Service is treated as deleted as soon as its owner is.
+        """
         config_map = self._server.config_maps.get(
             (framework.namespace, names.config_map_name(framework.name))
         )
         owner = None if config_map is None else config_map.controller
         service = self._server.services.get((framework.namespace, names.service_name(framework.name)))
-        return any(uid not in (None, framework.uid) for uid in (owner and owner.uid, service))
+        has_service_owner = service is not None and self._server.find(service) is not None
+        uids = (owner and owner.uid, service if has_service_owner else None)
+        return any(uid not in (None, framework.uid) for uid in uids)
 
 
 class RequestInvariants:
