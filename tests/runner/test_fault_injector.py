@@ -9,6 +9,7 @@ import pytest
 
 from windlass.client.pods import Pod
 from windlass.kubeapi import access
+from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
 from windlass.runner.fault_injector import FaultTargets, Injector
@@ -194,6 +195,19 @@ def test_faults_that_were_not_injected_are_reported(
             f"not injected: {fault_injection.parse(written)}: the task ended before, or never ran",
         )
     ]
+
+
+def test_failed_deletion_is_reported_once_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+
+    async def fail(*_: object) -> None:
+        cluster.asked.append("job-worker-0")
+        raise ApiError("the API server is unreachable")
+
+    monkeypatch.setattr(Transport, "send", fail)
+    lines = run_injector(cluster, "delete worker-0", then=see(pod()))
+    expected = "not injected: delete worker-0: the API server is unreachable"
+    assert summaries(lines) == [("worker-0", "NotInjected", expected)]
 
 
 def test_delay_is_reported_when_pod_is_created() -> None:

@@ -117,7 +117,8 @@ class Injector:
         self._transport = transport
         self._report = report
         self._prefixes = prefixes
-        self._injected: set[Injection] = set()
+        self._reported: set[Injection] = set()
+        """Faults that were injected, or whose failure was reported."""
         self._timers: set[asyncio.TimerHandle] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._is_stopped = False
@@ -145,7 +146,7 @@ class Injector:
         """Stop after the jobs have ended, and report the faults that were not injected."""
         await self.stop()
         for injection in dict.fromkeys(self._injections):
-            if injection not in self._injected:
+            if injection not in self._reported:
                 message = f"not injected: {injection}: the task ended before, or never ran"
                 self._report(Line(Topic.NOTE, reports.now(), injection.task, "NotInjected", message))
 
@@ -171,13 +172,14 @@ class Injector:
         except (NotFoundError, ConflictError):
             return
         except ApiError as error:
+            self._reported.add(fault.injection)
             message = f"not injected: {fault.description}: {error}"
             self._report(Line(Topic.NOTE, reports.now(), self._name_of(fault), "NotInjected", message))
             return
         self._report_injected(fault)
 
     def _report_injected(self, fault: PodFault) -> None:
-        self._injected.add(fault.injection)
+        self._reported.add(fault.injection)
         self._report(
             Line(
                 Topic.NOTE, reports.now(), self._name_of(fault), "Injected", f"injected: {fault.description}"
