@@ -85,7 +85,7 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
         )
         at = diagnostics.field(path, "roles")
         yield diagnostics.warning(node.keys["roles"], at, message, Rule.NEVER_EXITS)
-    if len(default_leaders) > 1 and len(leaders) < len(job.roles):
+    if len(default_leaders) > 1 and completion.has_non_leaders(job):
         message = (
             f"{' and '.join(default_leaders)} all decide the result: the job ends as soon as all tasks of one of them "
             "have succeeded, whatever the other roles do. Merge these roles, or set a completion"

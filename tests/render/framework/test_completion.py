@@ -18,7 +18,7 @@ CASES: dict[str, tuple[Runtime, dict[str, int], dict[str, tuple[int, int]]]] = {
     "by other names": (TF, {"pserver": 1, "workers": 2}, {"pserver": FAILS, "workers": (1, 2)}),
     "a chief": (TF, {"chief": 1, "ps": 1, "worker": 2}, {"chief": (1, 1), "ps": FAILS, "worker": FAILS}),
     "a master": (TF, {"master": 1, "worker": 2}, {"master": (1, 1), "worker": FAILS}),
-    "a chief of no tasks": (TF, {"chief": 0, "worker": 2}, {"chief": FAILS, "worker": (1, 2)}),
+    "a chief of no tasks": (TF, {"chief": 0, "worker": 2}, {"chief": FAILS, "worker": FAILS}),
     "workers alone": (TF, {"worker": 2}, {"worker": FAILS}),
     "an evaluator": (TF, {"worker": 2, "evaluator": 1}, {"worker": (1, 2), "evaluator": FAILS}),
     "notebooks and TensorBoards": (
@@ -28,6 +28,9 @@ CASES: dict[str, tuple[Runtime, dict[str, int], dict[str, tuple[int, int]]]] = {
     ),
     "another role of TensorFlow": (TF, {"ps": 1, "trainer": 2}, {"ps": FAILS, "trainer": (1, 2)}),
     "PyTorch": (TORCH, {"master": 1, "worker": 2}, {"master": FAILS, "worker": FAILS}),
+    "PyTorch with a role of no tasks": (
+        TORCH, {"master": 1, "worker": 2, "extra": 0}, {"master": FAILS, "worker": FAILS, "extra": FAILS}
+    ),
     "PyTorch with a TensorBoard": (TORCH, {"worker": 2, "tensorboard": 1}, {"worker": (1, 2), "tensorboard": NEVER}),
     "JAX": (JAX, {"worker": 4}, {"worker": FAILS}),
     "MPI": (MPI, {"launcher": 1, "worker": 2}, {"launcher": (1, 1), "worker": FAILS}),

@@ -8,7 +8,7 @@ follows:
 * Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher or
   master; without such a role, or with another runtime, all of them. The job succeeds when all tasks of one leader have
   succeeded.
-* If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
+* If all roles with tasks are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ _NEVER = -1
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
     """Return the policies by role."""
     leader_names = leaders(job)
-    are_all_leaders = len(leader_names) == len(job.roles)
+    has_others = has_non_leaders(job)
     return {
-        name: role.completion or _policy(name, role, is_counted=name in leader_names and not are_all_leaders)
+        name: role.completion or _policy(name, role, is_counted=name in leader_names and has_others)
         for name, role in job.roles.items()
     }
 
@@ -43,6 +43,13 @@ def leaders(job: Job) -> tuple[str, ...]:
         name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)
     }
     return next((chosen for chosen in _leader_candidates(job.runtime, finite_roles) if chosen), ())
+
+
+def has_non_leaders(job: Job) -> bool:
+    """Return whether the job has roles besides the leaders. A role without tasks counts only if it is endless, because
+    it may get tasks later."""
+    others = {name: role for name, role in job.roles.items() if name not in leaders(job)}
+    return any(role.tasks > 0 or is_endless(job, name) for name, role in others.items())
 
 
 def is_endless(job: Job, name: str) -> bool:
