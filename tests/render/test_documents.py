@@ -53,6 +53,13 @@ def test_items_of_a_list_are_read() -> None:
     assert ([each.name for each in found.submissions], len(found.extra_manifests)) == (["old"], 1)
 
 
+def test_template_paths_include_configs_in_lists() -> None:
+    config = "imports: [{path: PATH.jinja}]\nresources: [{type: PATH}]\n"
+    item = textwrap.indent(config, "  ").replace("  imports", "- imports", 1)
+    text = config.replace("PATH", "a") + "---\nkind: List\nitems:\n" + item.replace("PATH", "b")
+    assert documents.template_paths(text.encode()) == ("a.jinja", "b.jinja")
+
+
 BAD: dict[str, tuple[str, int, str, str]] = {
     "an empty file": ("", 1, "", "the file has no job and no Framework"),
     "others only": (CONFIG_MAP, 1, "", "the file has no job and no Framework"),

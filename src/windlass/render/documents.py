@@ -141,10 +141,8 @@ def template_paths(data: bytes) -> tuple[str, ...]:
     """Return the paths of templates that configs import, relative to the file. The caller reads those that exist."""
     if b"imports" not in data:
         return ()
-    roots = (document.root for document in yaml_parse.parse(data).documents)
-    return tuple(
-        path for root in roots if cluster_config.is_config(root) for path in cluster_config.import_paths(root)
-    )
+    items = (item for document in yaml_parse.parse(data).documents for item in _items(document.root))
+    return tuple(path for item in items if item.is_config for path in cluster_config.import_paths(item.node))
 
 
 def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
