@@ -37,8 +37,8 @@ def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diag
     known = structural_validation.field_names(Framework)
     yield from structural_validation.unknown_fields(framework, known, path)
     yield from _check_api_version_and_kind(framework, path)
-    yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
-    yield from _check_spec(framework, diagnostics.field(path, "spec"))
+    yield from _check_metadata(framework, path)
+    yield from _check_spec(framework, path)
     yield from ports.check(framework, path)
     yield from annotations.check(framework, path)
 
@@ -58,6 +58,7 @@ def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if metadata is None:
         yield diagnostics.missing_field(framework, path, "metadata", " with the name of the Framework")
         return
+    path = diagnostics.field(path, "metadata")
     yield from structural_validation.check(metadata, ObjectMeta, path, is_open=True)
     if not isinstance(metadata, tree.Mapping):
         return
@@ -84,6 +85,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         if not _is_misspelt(framework, "spec", structural_validation.field_names(Framework)):
             yield diagnostics.missing_field(framework, path, "spec", " with at least one task role")
         return
+    path = diagnostics.field(path, "spec")
     yield from structural_validation.check(spec, FrameworkSpec, path)
     if not isinstance(spec, tree.Mapping):
         return
