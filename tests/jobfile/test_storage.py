@@ -282,6 +282,11 @@ def test_mistake_is_reported_at_its_field(text: str, line: int, path: str, words
     assert all(each.is_error for each in found)
 
 
+def test_misspelt_source_has_one_diagnostic() -> None:
+    (found,) = diagnostics_of(replaced("folder: b", "foldr: b"))
+    assert (found.line, found.path) == (14, "loadData[1].foldr")
+
+
 def test_long_name_without_storage_is_valid() -> None:
     assert diagnostics_of(f"name: {'d' * 63}\ncommand: x\nroles: {{worker: {{}}}}") == []
 

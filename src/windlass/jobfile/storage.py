@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from windlass.jobfile import rules, web_addresses
 from windlass.jobfile import volumes as jobfile_volumes
+from windlass.model.job import LoadData
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
@@ -14,6 +15,7 @@ MAX_NAME_LENGTH = 63
 SOURCES = ("url", "folder", "command")
 """The sources of loadData."""
 
+_ENTRY_FIELDS = structural_validation.field_names(LoadData)
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
 """Suffixes of names of Services and Jobs after the name of the job."""
 _MAX_SECRET_BYTES = 1024 * 1024
@@ -146,7 +148,7 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     sources = [source for source in SOURCES if is_set(entry.get(source))]
-    yield from rules.check_single_source(entry, sources, SOURCES, path)
+    yield from rules.check_single_source(entry, sources, SOURCES, path, _ENTRY_FIELDS)
     yield from rules.check_fields(entry, _ENTRY_RULES, path)
     to, sha256 = entry.get("to"), entry.get("sha256")
     if to is not None:
