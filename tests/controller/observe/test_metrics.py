@@ -229,6 +229,12 @@ def test_time_to_first_pod_is_observed_once() -> None:
     assert found["windlass_time_to_first_pod_seconds_sum"] == 7
 
 
+def with_retried_task(framework: Framework) -> Framework:
+    first, *others = status_of(framework).attempt_status.roles[0].task_statuses
+    attempt = msgspec.structs.replace(first.attempt_status, id=1)
+    return with_tasks(framework, [msgspec.structs.replace(first, attempt_status=attempt), *others])
+
+
 NEVER_LOOKED_AT = builders.framework("job", builders.role("worker", 2), uid="uid")
 HELD = started().with_status(msgspec.structs.replace(status_of(started()), holding=Holding(total_sec=60)))
 
@@ -257,6 +263,13 @@ HELD = started().with_status(msgspec.structs.replace(status_of(started()), holdi
             7,
             [],
             id="one that ran before has had its first",
+        ),
+        pytest.param(
+            with_retried_task(started()),
+            with_pods(with_retried_task(started()), "p."),
+            7,
+            [],
+            id="the pod of a task that was retried before one ran",
         ),
     ],
 )

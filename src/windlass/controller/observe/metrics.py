@@ -266,9 +266,12 @@ def _has_address(framework: Framework) -> bool:
 
 
 def _adds_first_pod(before: Framework, after: Framework) -> bool:
-    """Return whether the stored status adds the first pod of the first attempt."""
+    """Return whether the stored status adds the first pod of the first attempt. A retried task counts as one that had a
+    pod."""
     is_first_attempt = after.status is not None and after.status.attempt_status.id == 0
-    return is_first_attempt and _is_before_running(before) and not _has_pod(before) and _has_pod(after)
+    if not is_first_attempt or not _is_before_running(before) or _has_pod(before):
+        return False
+    return _has_pod(after) and not any(task.attempt_status.id > 0 for task in _tasks(before))
 
 
 class _Gang:
