@@ -1,8 +1,9 @@
 """The sandbox of a pod writes files only when their content may have changed."""
 
+import asyncio
 from pathlib import Path, PurePath
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +29,38 @@ class Names:
 
     def facts(self, _: Json, pod_ips: tuple[str, ...], host_ips: tuple[str, ...]) -> PodFacts:
         return PodFacts(pod_ips=pod_ips, host_ips=host_ips, allocatable={})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [({}, "nameserver 10.88.0.1\n"), ({"hostNetwork": True}, "nameserver 127.0.0.53\n")],
+    ids=["pod network", "host network"],
+)
+def test_only_isolated_pods_get_nameservers_of_pod_network(
+    spec: Json, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = {**POD, "spec": spec}
+    ready = Ready(has_namespaces=True, gateway="10.88.0.1", prefix_length=24, nameservers=("10.88.0.1",))
+    unused: Any = None
+
+    async def spawn(_: object) -> None:
+        pass
+
+    sandbox = PodSandbox(
+        pod,
+        directories=PodDirectories(tmp_path, "cluster", is_ephemeral=False),
+        host=cast("Any", SimpleNamespace(hosts_file="", hostname="h", resolv_conf="nameserver 127.0.0.53\n")),
+        network=PodNetwork(ready, "192.0.2.1", PurePath(tmp_path)),
+        objects=cast("Any", Names()),
+        token="",
+        claim_folder=unused,
+        images=unused,
+        spawner=cast("Any", SimpleNamespace(spawn=spawn)),
+    )
+    monkeypatch.setattr(sandbox, "prepare_volumes", lambda _: SimpleNamespace(mounted=()))
+    sandbox.allocate_addresses(pod)
+    asyncio.run(sandbox.create(pod))
+    assert sandbox.folder.resolv_conf.read_text() == expected
 
 
 def test_hosts_file_is_written_only_if_names_or_addresses_change(

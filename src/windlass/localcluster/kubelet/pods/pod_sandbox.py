@@ -112,7 +112,8 @@ class PodSandbox:
         directory.make(self.folder)
         self._written_hosts = None
         self.refresh_hosts(pod)
-        directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, self._network.nameservers)
+        nameservers = self._network.nameservers if self.is_isolated else ()
+        directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, nameservers)
         hostname = directory.hostname(pod, self._host.hostname)
         directory.write_hostname(self.folder, hostname)
         plan = messages.PodPlan(
