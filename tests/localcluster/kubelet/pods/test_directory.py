@@ -135,6 +135,27 @@ def test_remove_deletes_everything_but_link_targets(folder: PodDirectory, tmp_pa
     directory.remove(folder.path)
 
 
+@pytest.mark.parametrize("mounted", ["data", "volumes/data"])
+def test_remove_does_not_empty_a_mounted_directory(
+    folder: PodDirectory, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel does not rename a mount point (EBUSY)."""
+    mount = folder.path / mounted
+    mount.mkdir(parents=True)
+    (mount / "file").write_text("x")
+    rename = Path.rename
+
+    def rename_unless_mounted(path: Path, target: Path) -> Path:
+        if path == mount or path.name == "data":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_unless_mounted)
+    with pytest.raises(OSError, match="busy"):
+        directory.remove(folder.path)
+    assert [path.read_text() for path in folder.path.rglob("file")] == ["x"]
+
+
 def test_remove_deletes_trees_of_any_depth(folder: PodDirectory) -> None:
     """A folder whose path is too long to be named."""
     name, depth = 200 * "d", 30

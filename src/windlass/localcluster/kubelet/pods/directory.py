@@ -167,20 +167,21 @@ def low_free_bytes(folder: Path) -> int | None:
 def remove(top: Path) -> None:
     """Delete a directory. Raises OSError; another call then continues where this one stopped.
 
-    Each directory below a subdirectory is moved to the top before it is emptied, so that no path is too long. If such
-    a directory is a mount point, it cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
+    Each subdirectory is moved to the top before it is emptied, so that no path is too long. If it is a mount point, it
+    cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
     """
     if not top.is_dir():
         return
     names = (top / f".removed-{number}" for number in itertools.count())
-    remaining = _delete_files(top)
+    remaining = [top]
     while remaining:
         folder = remaining.pop()
         for subfolder in _delete_files(folder):
             target = next(name for name in names if not name.exists())
             _move(subfolder, target)
             remaining.append(target)
-        folder.rmdir()
+        if folder != top:
+            folder.rmdir()
     top.rmdir()
 
 
