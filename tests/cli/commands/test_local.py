@@ -126,6 +126,9 @@ def test_read_only_files_of_pods_are_deleted(tmp_path: Path) -> None:
         ({"network": "isolated"}, ["--network shared"]),
         ({"port": 4321}, []),
         ({"port": 4322}, ["--listen 127.0.0.1:4321"]),
+        ({"host": "127.0.0.2"}, ["--listen 127.0.0.1:4321"]),
+        ({"host": "localhost"}, []),
+        ({"host": "::1"}, ["--listen 127.0.0.1:4321"]),
         ({"has_controller": False}, ["--with-controller"]),
     ],
 )
@@ -279,6 +282,7 @@ def test_status_of_a_cluster_that_does_not_respond(data: Path) -> None:
         result = windlass("status")
     assert result.exit_code == 0
     assert f"running, process {os.getpid()}, does not respond: " in result.stdout
+    assert "nodes:      unknown\npods:       unknown\n" in result.stdout
 
 
 def test_reset_prompts_and_deletes(data: Path) -> None:

@@ -9,6 +9,8 @@ LOG = "daemon.log"
 COMMANDS_LOCK = "commands.lock"
 """Lock file for commands that start or stop the daemon."""
 _RECORD = "daemon.json"
+_COMPATIBLE_HOSTS = ("127.0.0.1", "localhost")
+"""Hosts that match any running daemon: the default, which may not have been requested, and a name."""
 
 
 class DaemonOptions(msgspec.Struct, frozen=True):
@@ -72,8 +74,10 @@ def differences(record: Record, options: DaemonOptions) -> list[str]:
         found.append(f"--nodes {record.nodes}")
     if options.network not in ("auto", record.network):
         found.append(f"--network {record.network}")
-    if options.port and options.port != record.port:
-        found.append(f"--listen {urlsplit(record.url).netloc}")
+    address = urlsplit(record.url)
+    is_other_host = options.host not in (*_COMPATIBLE_HOSTS, address.hostname)
+    if is_other_host or options.port not in (0, record.port):
+        found.append(f"--listen {address.netloc}")
     if options.has_controller != record.has_controller:
         found.append("--with-controller" if record.has_controller else "--no-controller")
     return found

@@ -75,13 +75,14 @@ def lines(status: Status) -> list[str]:
     if not status.running:
         return ["not running", f"data:       {status.data_dir}"]
     pods = ", ".join(f"{number} {phase}" for phase, number in status.pods.items())
+    empty = "unknown" if status.trouble else "none"
     shown = {
         "API server": status.url,
         "kubeconfig": status.kubeconfig,
         "controller": "running" if status.controller else "none",
         "network": status.network,
-        "nodes": ", ".join(status.nodes) or "none",
-        "pods": pods or "none",
+        "nodes": ", ".join(status.nodes) or empty,
+        "pods": pods or empty,
         "data": status.data_dir,
     }
     head = f"running, process {status.pid}"
