@@ -20,3 +20,11 @@ def test_custom_object_of_other_kind_is_invalid_even_without_metadata(metadata: 
     with pytest.raises(ApiError) as refused:
         admission.check_identity(THING, given)
     assert refused.value.code == 422
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [({"name": "a"}, "a"), ({}, ""), ({"name": None}, ""), ({"name": 3}, ""), (None, "")],
+)
+def test_name_of_unvalidated_object_is_a_string_or_empty(metadata: Any, expected: str) -> None:
+    assert admission.name_of({"metadata": metadata}) == expected

@@ -100,9 +100,10 @@ def check_identity(kind: Kind, client_object: Object) -> None:
 
 
 def name_of(client_object: Object) -> str:
-    """Return the name of an object that has not been validated; "" if it has none."""
+    """Return the name of an object that has not been validated; "" if it is not a string."""
     meta = client_object.get("metadata")
-    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
+    name = meta.get("name") if isinstance(meta, dict) else ""
+    return name if isinstance(name, str) else ""
 
 
 def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
