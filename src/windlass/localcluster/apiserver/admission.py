@@ -189,7 +189,7 @@ def with_new_status(kind: Kind, new: Object, old: Object) -> Object:
     for field in kind.strategy.status_fields:
         if field in new:
             result[field] = new[field]
-    if kind.strategy.status_updates_labels:
+    if kind.strategy.status_updates_metadata:
         for field in ("labels", "annotations", "finalizers"):
             result["metadata"].pop(field, None)
             if field in new["metadata"]:

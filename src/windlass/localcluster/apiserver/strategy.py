@@ -57,7 +57,7 @@ class Strategy:
     # Fields that clients can change through /status only, if the kind has that subresource.
     status_fields: tuple[str, ...] = ("status",)
     # Whether an update through /status can change labels, annotations and finalizers.
-    status_updates_labels = True
+    status_updates_metadata = True
     # Whether an update may omit the resourceVersion.
     allows_unconditional_update = True
     # Whether an update of an object that does not exist creates it.

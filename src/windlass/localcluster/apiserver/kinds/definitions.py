@@ -35,7 +35,7 @@ class DefinitionStrategy(Strategy):
     has_generation = True
     allows_unconditional_update = False
     omits_grace_period_on_delete = True
-    status_updates_labels = False
+    status_updates_metadata = False
 
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -88,7 +88,7 @@ class DefinitionStrategy(Strategy):
 class CustomStrategy(Strategy):
     has_generation = True
     allows_unconditional_update = False
-    status_updates_labels = False
+    status_updates_metadata = False
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
         # Without the subresource, status is an ordinary field.

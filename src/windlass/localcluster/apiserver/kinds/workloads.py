@@ -56,7 +56,7 @@ class _WorkloadStrategy(Strategy):
 
 class DeploymentStrategy(_WorkloadStrategy):
     annotations_change_generation = True
-    status_updates_labels = False
+    status_updates_metadata = False
     partial_counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def default(self, new: Object) -> None:
@@ -75,7 +75,7 @@ class DeploymentStrategy(_WorkloadStrategy):
 
 
 class ReplicaSetStrategy(_WorkloadStrategy):
-    status_updates_labels = False
+    status_updates_metadata = False
     initial_status = {"replicas": 0}
     partial_counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
