@@ -1,4 +1,4 @@
-"""Change the number of tasks of a running job.
+"""Change the number of tasks of a job that has not completed.
 
 The completion policy is updated in the same request: if two workers that both must succeed were scaled to four, the job
 would otherwise complete when half of them have succeeded.

@@ -65,7 +65,7 @@ _COMPUTE = """\
 The first cell runs a step on each server by itself, to find servers that do not respond. The second one stores a
 variable on one of them, a ps if there is one, and every server adds to it.
 
-Idle servers (tasks without a command, which run `windlass tf-server`) only run the steps of notebooks. Tasks with a
+Idle servers (tasks without a command, which run a TensorFlow server) only run the steps of notebooks. Tasks with a
 training program are servers too while they run: they execute these steps in addition to the training. The variable is
 in a resource container of its own and does not affect the training. Tasks that never start a server do not respond.
 """

@@ -1,1 +1,1 @@
-"""Volumes of a pod: their files, and where containers mount them."""
+"""Volumes of a pod: their directories and files. `containers.plan` decides where containers mount them."""
