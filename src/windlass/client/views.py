@@ -26,7 +26,7 @@ class JobState(StrEnum):
     """The executionType is Create, so the job does not start."""
     SUSPENDED = "Suspended"
     PENDING = "Pending"
-    """No task has run in this attempt."""
+    """No task was observed running in this attempt."""
     RUNNING = "Running"
     STOPPING = "Stopping"
     """The outcome of the attempt is decided, and its pods are being deleted."""
@@ -81,7 +81,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     """0, an exit code, or a completion code of the controller; None before the outcome of the attempt is decided."""
     reason: str = ""
-    """The phrase of the code."""
+    """The phrase of the code; empty without a code."""
 
     @property
     def name(self) -> str:
@@ -204,7 +204,7 @@ def _completed_state(status: FrameworkStatus) -> JobState:
 
 
 def _reason(state: JobState, status: FrameworkStatus) -> str:
-    """Return why the job is blocked, or the outcome of its current attempt; empty before that is decided."""
+    """Return why the job is blocked, or the outcome of its current attempt; empty if neither applies."""
     if state is JobState.BLOCKED:
         return _blocking_message(status)
     completion = status.attempt_status.completion_status

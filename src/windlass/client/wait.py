@@ -58,7 +58,7 @@ async def wait_for(
     timeout: float | None = None,
     on_change: Callable[[JobView], None] = _ignore,
 ) -> JobView:
-    """Wait for exactly this Framework, not for a later one of the same name."""
+    """Wait as `wait` does, but for exactly this Framework, not for a later one of the same name."""
     last = views.job_view(framework)
 
     async def wait_until_met() -> JobView:

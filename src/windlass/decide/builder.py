@@ -75,7 +75,7 @@ class DecisionBuilder:
         self.actions.append(action)
 
     def relist(self) -> None:
-        """List the objects again, once per decision."""
+        """Add the action that lists the objects again, once per decision."""
         if not any(isinstance(action, RelistObjects) for action in self.actions):
             self.actions.append(RelistObjects())
 

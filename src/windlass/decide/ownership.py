@@ -20,7 +20,7 @@ class Presence(Enum):
     DELETED = auto()
     """It was deleted."""
     UNKNOWN = auto()
-    """The status names it, but it never was in the cache."""
+    """The status names it, but it never was in the cache: only a new list can tell."""
 
 
 def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:

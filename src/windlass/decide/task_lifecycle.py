@@ -90,7 +90,7 @@ def _adopt_pod(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodVi
 
 
 def _may_have_unseen_pod(builder: DecisionBuilder, task: TaskStatus) -> bool:
-    """Return whether a pod may exist that the cache does not have. If so, list the objects again."""
+    """Return whether the task may have a pod that the cache does not have. If so, list the objects again."""
     has_config_map = builder.status.attempt_status.config_map_uid is not None
     is_uncertain = has_config_map and task.attempt_status.pod_name in builder.observed.outcomes.uncertain
     if is_uncertain:

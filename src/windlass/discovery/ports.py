@@ -25,7 +25,7 @@ def port_of(template: Json) -> int:
 
 
 def slots_of(template: Json) -> int:
-    """Return the number of GPUs in the limits of the task; without GPUs, of whole CPUs; at least 1."""
+    """Return the GPU limit of the task or, without GPUs, its CPU limit in whole CPUs; at least 1."""
     limits = [_limits(container) for container in containers(template)]
     gpus = sum(_whole_number(quantities.get(name)) for quantities in limits for name in GPU_RESOURCES)
     return gpus or max(1, sum(_whole_number(quantities.get("cpu")) for quantities in limits))

@@ -44,7 +44,7 @@ class UninstallOptions(msgspec.Struct, frozen=True):
     deleted_groups: tuple[str, ...] = ()
     """The API groups whose CustomResourceDefinitions are deleted, with all their Frameworks."""
     restores_frameworkcontroller: bool = False
-    """Whether FrameworkController gets its definition back."""
+    """Whether the CustomResourceDefinition of FrameworkController is restored."""
 
 
 async def live_frameworks(send: Send, groups: Collection[str]) -> list[str]:
@@ -66,7 +66,10 @@ def describe_live_frameworks(live: Sequence[str]) -> str:
 
 
 async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIterator[str]:
-    """Delete the objects, and yield a line about each. Objects that do not exist are skipped."""
+    """Delete the objects, restore FrameworkController's definition if requested, and yield lines about the results.
+
+    Objects that do not exist are skipped.
+    """
     lease = await _lease(send, options.namespace)
     for resource in kinds.UNINSTALL_ORDER:
         for meta in await _owned_objects(send, resource, options.namespace):

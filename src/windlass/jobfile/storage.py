@@ -11,13 +11,13 @@ from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 MAX_NAME_LENGTH = 63
-"""The limit of names of Services and of labels."""
+"""Maximum length of the names of Services and of label values."""
 SOURCES = ("url", "folder", "command")
 """The sources of loadData."""
 
 _ENTRY_FIELDS = structural_validation.field_names(LoadData)
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
-"""Suffixes of names of Services and Jobs after the name of the job."""
+"""By field: the suffix after the name of the job in the name of a Service or Job."""
 _MAX_SECRET_BYTES = 1024 * 1024
 _EMPTY_SOURCE = "emptyDir"
 _READ_ONLY_SOURCES = ("configMap", "secret")

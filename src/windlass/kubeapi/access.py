@@ -67,8 +67,8 @@ class Access:
         return self._identity
 
     async def renewed(self, rejected: Identity) -> Identity:
-        """Return the credentials to use after the server rejected some: renewed ones, unless they cannot be renewed or
-        just were. Raise AccessError if the renewal fails."""
+        """Return the credentials to use after the server rejected `rejected`. They are renewed, unless that is
+        impossible or was just done. Raise AccessError if the renewal fails."""
         if self._load_config is not None and self._identity is rejected and not self._was_just_renewed():
             # All rejected requests share the renewal, so it continues if one of them is cancelled.
             await asyncio.shield(self._start_renewal())
@@ -127,9 +127,9 @@ async def load(
     """Load the given file, else $KUBECONFIG, else, unless a context is given, the pod's service account, else
     ~/.kube/config.
 
-    `server` replaces the address in the configuration. No configuration is needed with `server` and without
-    `context`; none is loaded if `server` is an http address and `kubeconfig` and `context` are empty. Credentials are
-    not sent over http. Raises AccessError.
+    `server` replaces the address in the configuration. With `server` and without `context`,
+    ~/.kube/config may be missing; if `server` is an http address and `kubeconfig` is empty too, no configuration is
+    loaded. Credentials are not sent over http. Raises AccessError.
     """
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home(), ".kube", "config")

@@ -191,7 +191,7 @@ class Reflector:
             await self._back_off()
 
     async def _follow(self, request: requests.Request, max_seconds: float) -> bool:
-        """Receive events until the watch ends. Return whether there were any."""
+        """Receive events until the watch ends. Return whether any event was received."""
         splitter = responses.LineSplitter()
         has_received = False
         async with self._transport.stream(request, max_seconds) as chunks:

@@ -69,7 +69,7 @@ class FileTransfer:
         offset: int = 0,
         hasher: "_Hash | None" = None,
     ) -> None:
-        """`offset` is the number of bytes that the target already has, `hasher` has processed them."""
+        """`offset` is the number of bytes that the target already has; `hasher` has processed these bytes."""
         self.item = item
         self.offset = offset
         self.has_changed = False
@@ -109,9 +109,9 @@ class FileTransfer:
                 self._count(len(chunk))
 
     async def conclude(self) -> None:
-        """Check whether the file has changed, after everything was written, and count the other bytes.
+        """Check whether the file has changed, and count the bytes that are not counted yet. Raises ClientError.
 
-        Raises ClientError.
+        Called after everything was written.
         """
         with self._converting_errors():
             version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
@@ -142,7 +142,7 @@ class FileTransfer:
 
 
 class UploadTarget(Protocol):
-    """Paths are relative to the target. Methods raise ClientError with the location of the target."""
+    """A directory to upload to. Paths are relative to it. Methods raise ClientError with its location."""
 
     @property
     def where(self) -> str:
@@ -161,7 +161,7 @@ class UploadTarget(Protocol):
         """Create the directories, parents first."""
 
     async def write(self, transfer: FileTransfer) -> None:
-        """Append to the partial file, or write it from the start."""
+        """Append to the partial file, or write it from the start if the offset is 0."""
 
     async def write_batch(self, transfers: Sequence[FileTransfer]) -> None:
         """Write many small files, each from its start."""

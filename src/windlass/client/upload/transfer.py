@@ -49,7 +49,7 @@ class ProgressCallbacks(msgspec.Struct, frozen=True):
 
 
 def project_sources(project: str, code: Sequence[Path], data: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
-    """Return the sources by the target directory that job templates expect, for `items.gather`."""
+    """Return the paths to upload by target directory, as job templates expect them, for `items.gather`."""
     sources = {f"{SRC}/{project}": tuple(code), f"{DATA}/{project}": tuple(data)}
     return {folder: paths for folder, paths in sources.items() if paths}
 
@@ -179,7 +179,7 @@ def _refreshed(item: Item) -> Item:
 
 
 async def _send(target: UploadTarget, transfers: Sequence[FileTransfer]) -> list[Item]:
-    """Send the files. Return those that changed meanwhile, or whose checksums differ."""
+    """Send the files. Return those that changed during the upload, or whose checksums differ."""
     failed: list[Item] = []
     for batch in _batches(transfers):
         to_write = [each for each in batch if each.remaining or not each.offset]

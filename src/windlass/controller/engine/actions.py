@@ -56,7 +56,7 @@ class ActionRunner:
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
-        """Run the actions and record their outcomes. At most one batch of CreatePod and one of DeletePod is run."""
+        """Run the actions and record their outcomes. At most one batch of CreatePod and of DeletePod actions is run."""
         batch_size = self._batching.batch_size
         creations = [action for action in actions if isinstance(action, CreatePod)][:batch_size]
         deletions = [action for action in actions if isinstance(action, DeletePod)][:batch_size]
@@ -97,7 +97,7 @@ class ActionRunner:
         token = "" if expectations is None else expectations.continue_token(config_map_uid)
         cached = self._cache.pods_of_attempt(framework, config_map_uid)
         # The cache contains all pods: if one might be missing, the decision requests a list of the objects first. So
-        # all of them exist at the resourceVersion of the newest one.
+        # the state at the resourceVersion of the newest pod contains all of them.
         versions = [version(pod.metadata.resource_version) for pod in cached.values()]
         is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""

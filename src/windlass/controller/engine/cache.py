@@ -59,7 +59,7 @@ class Cache:
         return self._frameworks.get(key)
 
     def observe(self, key: FrameworkKey, now: datetime, monotonic: float) -> Observed:
-        """Return a view of a Framework's objects and outcomes that is valid until the cache changes."""
+        """Return a view of a Framework's objects and of the outcomes of its actions, valid until the cache changes."""
         related = self._related_to((key.namespace, key.name))
         if related.deleted_frameworks:
             related.prune_deleted_frameworks()
@@ -190,7 +190,10 @@ class Cache:
     # Pods and ConfigMaps
 
     def put(self, item: RelatedObject) -> set[FrameworkKey]:
-        """Record an object from a watch. Return the keys that it concerns; none if it is outdated or already cached."""
+        """Record an object from a watch. Return the keys of the Frameworks that it concerns.
+
+        An object that is outdated or already cached concerns none.
+        """
         versions = self._list_versions[type(item)]
         resource_version = versions.get("") or versions.get(item.metadata.namespace, "")
         return set() if is_not_newer(item, resource_version) else self._put(item)
@@ -220,7 +223,7 @@ class Cache:
             self._pod_framework[item.uid] = name
 
     def remove(self, item: RelatedObject) -> set[FrameworkKey]:
-        """Record a deletion. Return the keys that it concerns."""
+        """Record a deletion. Return the keys of the Frameworks that it concerns."""
         name = self._pod_framework.get(item.uid) or framework_name(item)
         return set() if name is None else self._remove_from(name, item)
 
@@ -233,7 +236,7 @@ class Cache:
     def replace(
         self, kind: Kind, objects: Iterable[RelatedObject], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
-        """Record a list of pods or ConfigMaps of one namespace (empty: all), and return the keys that it concerns.
+        """Record a list of pods or ConfigMaps of one namespace (empty: all). Return the keys of changed Frameworks.
 
         An object that is older than the list and not in it was deleted. The same holds for an object that is only named
         in a status, if the status is not newer than the list.
@@ -307,10 +310,10 @@ class Cache:
     def record_deleted_pods(
         self, framework: Framework, config_map_uid: str, deleted: DeletedPods, cached: Iterable[str]
     ) -> None:
-        """Record the answer to a deletecollection request, which may contain pods that the watch has not shown.
+        """Record the answer to a deletecollection request. It may contain pods that the watch has not shown.
 
-        `cached` are the UIDs that were cached when the request was sent. After the last page, these pods count as
-        deleted.
+        `cached` are the UIDs that were cached when the request was sent. After the last page, the
+        deletion of these pods counts as requested.
         """
         expectations = self.expectations_for(framework)
         if expectations is None:

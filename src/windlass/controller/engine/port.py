@@ -33,7 +33,7 @@ class AlreadyExistsError(RequestError):
 
 
 class UnknownOutcomeError(RequestError):
-    """A timeout, a closed connection, an invalid response or a 5xx. The object may have been written."""
+    """A timeout, a closed connection, an invalid response or a 5xx response. The object may have been written."""
 
 
 class RefusedError(RequestError):
@@ -62,14 +62,14 @@ class DeletedPods(msgspec.Struct, frozen=True):
 
 
 MAX_PODS_PER_DELETE = 500
-"""Maximum number of pods per request: the server deletes the pods one after the other, within its timeout."""
+"""Maximum number of pods per request: the server deletes them one after the other, within the request's timeout."""
 
 
 class Port(Protocol):
     """Every async method may raise a RequestError. Deleting a pod or ConfigMap that does not exist succeeds."""
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        """Store the status if the Framework still has its resourceVersion. Return the stored Framework."""
+        """Store the status if the resourceVersion of the Framework has not changed. Return the stored Framework."""
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         """Return the Framework as it is stored; None if it does not exist or is invalid."""

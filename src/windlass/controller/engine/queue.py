@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 def backoff(name: str, failures: int) -> float:
     """Return the backoff in seconds, which doubles with each failure up to a minute.
 
-    A jitter of up to half of the backoff is subtracted, which depends only on `name` and `failures`.
+    A jitter of up to half of the backoff is subtracted. The jitter depends only on `name` and `failures`.
     """
     full = min(MAX_BACKOFF, INITIAL_BACKOFF * (1 << min(failures, 20)))
     return full * (1 - derived_fraction(name, str(failures)) / 2)
@@ -68,7 +68,7 @@ class KeyedQueue(Generic[K]):
             heapq.heapify(self._timers)
 
     def hold(self, key: K, until: float) -> None:
-        """Delay `add` for this key until then. An earlier timer still fires and ends the hold."""
+        """Delay `add` for this key until that time. An earlier timer still fires and ends the hold."""
         self._held[key] = until
 
     def retry(self, key: K, now: float) -> None:

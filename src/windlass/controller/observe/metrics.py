@@ -90,7 +90,7 @@ class Metrics:
         build.info({"version": __version__})
         prometheus.ProcessCollector(registry=registry)
         registry.register(_StateCollector(frameworks, queue_depth, is_leader))
-        # All series are created now, because `rate` does not see the first increment of a new one.
+        # The series of these counters are created now, because `rate` does not see the first increment of a new one.
         for level in RETRY_LEVELS:
             for retry_class in RETRY_CLASSES:
                 self._retries.labels(level, retry_class)
