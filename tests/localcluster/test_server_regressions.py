@@ -157,7 +157,7 @@ def test_garbage_collector_retries_after_a_failed_commit(tmp_path: Path) -> None
 
 def test_failing_feed_does_not_affect_others(tmp_path: Path) -> None:
     class FailingEncoder:
-        def key(self, *, is_first: bool) -> str:
+        def encoding_key(self, *, is_first: bool) -> str:
             return "failing"
 
         def encode(self, body: bytes, *, is_first: bool) -> bytes:

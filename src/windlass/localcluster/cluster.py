@@ -77,6 +77,7 @@ class LocalCluster:
         self.socket = self.data / _SOCKET
         self.kubeconfig = self.data / "kubeconfig"
         self.notes: tuple[str, ...] = ()
+        """Reasons for missing isolation of the pods or a missing uplink."""
         self.network = ""
         self.has_mounts = False
         """Whether pods have their own mounts, so that any mountPath is possible."""
@@ -155,7 +156,7 @@ class LocalCluster:
     def end_container(
         self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = SIGKILL_EXIT_CODE
     ) -> bool:
-        """Kill the processes of a container and report `code` as its exit code (137: a plain kill).
+        """Kill the processes of a container and report `code` as its exit code (default: that of SIGKILL).
 
         An empty `container` means all containers except init containers. With a uid, a pod of the same name but another
         uid is ignored. Return whether anything was killed.

@@ -126,7 +126,7 @@ class ResourceHandlers:
 
     def _store_new(self, call: Call, new: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
-        # Negotiated before the write: a request for an unsupported representation must not change anything.
+        # The representation is negotiated before the write: a request for an unsupported one must not change anything.
         representation = call.representation
         written = self._lifecycle.create(call.kind, call.info.namespace, new, options)
         return self._object_response(201, call, written.body, representation, written.warnings)

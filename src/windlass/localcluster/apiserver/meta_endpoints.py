@@ -1,6 +1,7 @@
 """Discovery, OpenAPI, version and health endpoints.
 
-The documents are computed from the registry on the first request, and again after a definition has changed.
+A discovery or OpenAPI document is computed from the registry when it is first requested, and again after a definition
+has changed.
 """
 
 from collections.abc import Callable

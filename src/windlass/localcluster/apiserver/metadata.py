@@ -101,7 +101,7 @@ def without_owners(obj: Object, uids: Container[str]) -> Object:
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:
     """Copy server-set metadata from the old object, and remove unsupported fields.
 
-    A UID and a grace period that the client sent are kept: `validate_metadata_update` rejects different ones.
+    A UID and a grace period that the client sent are kept: `validate_metadata_update` rejects them if they differ.
     """
     metadata, former = new.setdefault("metadata", {}), old["metadata"]
     for key in ("managedFields", "selfLink"):

@@ -86,7 +86,7 @@ class EventEncoder(msgspec.Struct, frozen=True):
     format: tables.RequestedFormat | None
     clock: Callable[[], datetime]
 
-    def key(self, *, is_first: bool) -> Hashable:
+    def encoding_key(self, *, is_first: bool) -> Hashable:
         # A kind is compared by identity: the definition of a custom resource may change while it is watched.
         has_columns = is_first and self.format is not None and self.format.kind == tables.TABLE
         return id(self.kind), self.format, has_columns

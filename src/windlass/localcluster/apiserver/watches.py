@@ -45,7 +45,7 @@ _EVENT_TYPES = {(False, True): b"ADDED", (True, True): b"MODIFIED", (True, False
 class EventEncoder(Protocol):
     """Encodes objects in the representation that a client requested."""
 
-    def key(self, *, is_first: bool) -> Hashable:
+    def encoding_key(self, *, is_first: bool) -> Hashable:
         """Return a key. Encoders with equal keys return the same bytes for an object.
 
         The first event of a watch may be encoded differently from later ones.
@@ -73,7 +73,7 @@ class SharedEvent:
         if not was_selected and not is_selected:
             return None
         event_type = _EVENT_TYPES[was_selected, is_selected]
-        key = (event_type, encoder.key(is_first=is_first))
+        key = (event_type, encoder.encoding_key(is_first=is_first))
         line = self._lines.get(key)
         if line is None:
             body = self._after.body if is_selected and self._after else self._deleted_body

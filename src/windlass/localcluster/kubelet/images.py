@@ -63,7 +63,7 @@ class Images:
         return dict(self._folders)
 
     def add(self, name: str, folder: str | Path) -> None:
-        """Bind a name to a directory, which replaces the former directory of that name."""
+        """Bind a name to a directory. An earlier binding of the name is replaced."""
         key, path = normalised(name), Path(folder)
         if not path.is_absolute():
             raise ValueError(f'the directory of image "{name}" must be an absolute path, not "{folder}"')

@@ -290,7 +290,7 @@ def _traffic_errors(spec: Spec, service_type: str) -> Iterator[FieldError]:
 
 
 def _set_ip_families(spec: Object) -> Iterator[FieldError]:
-    """Set absent IP families and their absent policy, and yield errors for those that the cluster does not support.
+    """Set the IP families and their policy if absent, and yield errors for those that the cluster does not support.
 
     A headless service without a selector gets no addresses from the cluster and can therefore have both families.
     """

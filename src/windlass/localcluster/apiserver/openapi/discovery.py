@@ -39,7 +39,7 @@ _GO_ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """A subresource, and the kind that is read or written there."""
+    """A subresource, and the kind of the objects that are read or written through it."""
 
     verbs: tuple[str, ...]
     group: str = ""

@@ -74,6 +74,6 @@ def number(obj: Object, *path: str) -> int:
 
 
 def condition_status(obj: Object, type_name: str) -> str:
-    """Return the status of a condition, or "" if there is none."""
+    """Return the status of a condition; "" if the object does not have the condition."""
     conditions = entries(obj, "status", "conditions")
     return next((each.get("status", "") for each in conditions if each.get("type") == type_name), "")

@@ -16,7 +16,7 @@ class _Initialization(msgspec.Struct, frozen=True):
     """Statuses of the init containers, up to and including the one that the pod waits for."""
     ready_sidecars: int
     reason: str
-    """Why the pod waits for an init container, e.g. `Init:0/2`; empty if it does not."""
+    """Why the pod waits for an init container, e.g. `Init:0/2`; empty if it does not wait for one."""
 
 
 def cells(pod: Object, now: datetime) -> list[Any]:

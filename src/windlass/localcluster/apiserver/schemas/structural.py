@@ -101,7 +101,7 @@ def _compile_prune_others(additional: Any, keeps_unknown: bool, listed: frozense
     """Compile a function that prunes the fields that `properties` does not list."""
     if additional is None:
         return None if keeps_unknown else lambda obj: _drop_unlisted(obj, listed)
-    # `additionalProperties: true` keeps every key, but removes the keys of mappings below it.
+    # `additionalProperties: true` keeps every field of the mapping, but prunes all fields inside their values.
     prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
     if prune_value is None:
         return None

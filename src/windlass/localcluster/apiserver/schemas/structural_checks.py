@@ -358,7 +358,7 @@ def _identity(value: Any) -> object:
 
 
 def _everywhere(schema: JsonSchema, compile_check: Callable[[JsonSchema], Check | None]) -> Check | None:
-    """Return a check of a value and of everything below it."""
+    """Return a check of a value and of everything below it, made with `compile_check` from each subschema."""
     own_check = compile_check(schema)
     items = _everywhere(schema["items"], compile_check) if schema.get("items") else None
     below = {

@@ -105,7 +105,7 @@ def _parallel(stateful_set: Json, state: _State) -> Iterator[Action]:
 
 
 def _create_or_replace(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
-    """Create a missing pod, or delete a finished one so that it is recreated."""
+    """Create a missing pod, or delete a finished one after its back-off, so that it is recreated."""
     pod = state.pods.get(ordinal)
     if pod is None:
         yield from (Create(_CLAIMS, claim, may_exist=True) for claim in _claims(stateful_set, ordinal))

@@ -36,7 +36,10 @@ def field(pod: Json, path: str, facts: PodFacts) -> str:
 
 
 def resource(pod: Json, referencing_container: Json | None, reference: Json, facts: PodFacts) -> str:
-    """Return the amount in units of the divisor, rounded up. `referencing_container` is None for a volume."""
+    """Return the referenced limit or request in units of the divisor, rounded up.
+
+    An absent limit counts as the allocatable amount of the node. `referencing_container` is None for a volume.
+    """
     target = reference.get("containerName", "")
     container = (
         referencing_container if referencing_container is not None and not target else _container(pod, target)

@@ -85,10 +85,10 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 
 
 def resolv_conf(pod: Json, node_resolv_conf: str) -> str:
-    """Return the pod's resolv.conf from the node's and the pod's dnsConfig.
+    """Return the pod's resolv.conf, made from that of the node and from the pod's dnsConfig.
 
-    With dnsPolicy None, the node's is ignored. ClusterFirst and ClusterFirstWithHostNet are treated as Default, as by a
-    kubelet without cluster DNS.
+    With dnsPolicy None, that of the node is ignored. ClusterFirst and ClusterFirstWithHostNet are treated as Default,
+    as by a kubelet without cluster DNS.
     """
     nameservers, searches, options = _parse(
         "" if pod["spec"].get("dnsPolicy") == "None" else node_resolv_conf

@@ -21,7 +21,10 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """Waits for a start or restart. After a failed start, `reason` is the cause and `since` the time of the failure."""
+    """The container waits for a start or restart.
+
+    After a failed start, `reason` is the cause and `since` the time of the failure.
+    """
 
     reason: str = ""
     message: str = ""
