@@ -166,7 +166,7 @@ class ApiServer:
         return None if is_authenticated else api_errors.unauthorized()
 
     async def _wait_for_commit(self) -> None:
-        """Wait until all writes are committed, including those of other requests, which the response may contain."""
+        """Wait until all writes are committed, including those of other requests, which the response may depend on."""
         if self.store.is_committed:
             return
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

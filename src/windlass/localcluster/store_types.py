@@ -51,7 +51,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def object_key(namespace: str, name: str) -> str:
-    """Return the key of an object among those of its kind. Lists are ordered by key."""
+    """Return the key that identifies an object of a resource. Lists are ordered by key."""
     return f"{namespace}/{name}" if namespace else name
 
 

@@ -1,4 +1,4 @@
-"""The job file: a simpler way to describe a job than a Framework. `render` converts it to one.
+"""The job file: a simpler way to describe a job than a Framework. `render` converts it to a Framework or plain objects.
 
 User-friendly defaults are here and in `render`; a Framework has the defaults of the reference controller,
 FrameworkController.

@@ -52,7 +52,7 @@ GANG_VARIABLE = "WINDLASS_GANG"
 BARRIER_FOLDER = "/mnt/frameworkbarrier"
 """Folder of the files that the barrier writes. FrameworkController uses the same path."""
 CLUSTER_ENV_FILE = "cluster.env"
-"""File in this folder that sets the variables of the barrier."""
+"""File in BARRIER_FOLDER that sets the variables of the barrier."""
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"

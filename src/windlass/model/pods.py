@@ -1,6 +1,6 @@
 """Typed views of a pod and of the ConfigMap of an attempt.
 
-A view has only the fields that some policy reads. Decoding one skips everything else in the object, managedFields in
+A view has only the fields that Windlass reads. Decoding a view skips everything else in the object, managedFields in
 particular.
 """
 

@@ -1,7 +1,7 @@
 """The status of a Framework. Only the controller writes it.
 
-Names and structure are those of the reference; additions of Windlass are at the level of the Framework only, so that
-they do not enlarge ten thousand task statuses.
+Names and structure are those of FrameworkController; additions of Windlass are at the level of the Framework only, so
+that they do not enlarge ten thousand task statuses.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAtte
 from windlass.model.states import COMPLETED, State
 
 Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with a time zone: one without, e.g. in a status edited by hand, is rejected."""
+"""A time with a time zone. A time without one, e.g. in a status edited by hand, is rejected."""
 
 
 class RetryPolicyStatus(Dense, frozen=True):
@@ -77,7 +77,7 @@ class FrameworkAttemptStatus(Dense, frozen=True, kw_only=True):
     config_map_uid: str | None = None
     completion_status: FrameworkAttemptCompletionStatus | None = None
     task_role_statuses: tuple[TaskRoleStatus, ...] | None = ()
-    """Null only in JSON, while taskRoleStatusesCompressed has them."""
+    """Null only in JSON, if taskRoleStatusesCompressed contains the statuses."""
     task_role_statuses_compressed: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -120,12 +120,12 @@ class Summary(Dense, frozen=True):
 
 
 class Holding(Sparse, frozen=True):
-    """Time in which a Framework was not allowed to run, because of suspend or executionType Create."""
+    """Time in which a Framework was held, i.e. not allowed to run, because of suspend or executionType Create."""
 
     since: Timestamp | None = None
-    """Start of the current suspension, if there is one."""
+    """Start of the current hold. Absent: the Framework is not held."""
     total_sec: int = 0
-    """Duration of earlier suspensions."""
+    """Total duration of earlier holds."""
     suspended_count: int = 0
     """Number of attempts ended by a suspension. Their retries count only for totalRetriedCount."""
 

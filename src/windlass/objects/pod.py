@@ -21,7 +21,7 @@ from windlass.objects.attempt import owner_reference
 
 
 class PodOptions(msgspec.Struct, frozen=True):
-    """Pod options that come neither from the Framework nor from its attempt."""
+    """Pod options that are not stored in the Framework."""
 
     barrier_image: str = ""
     ports: Mapping[str, int] | None = None

@@ -58,7 +58,7 @@ def warnings(job: Job, *, is_plain: bool) -> Iterator[str]:
     if has_cephfs_volumes and not job.namespace:
         yield (
             f"the job {job.name} has no namespace, so its PersistentVolumes are for claims in the namespace "
-            f"{names.DEFAULT_NAMESPACE} and are not bound in another one. Set it with --namespace"
+            f"{names.DEFAULT_NAMESPACE} only. Set another namespace with --namespace"
         )
     if is_plain:
         yield from unsupported.warnings(job)

@@ -35,7 +35,7 @@ class _Notebook(msgspec.Struct, frozen=True):
     properties: JupyterService
     name: str
     password: str
-    is_generated: bool
+    is_password_generated: bool
 
 
 class ConvertedConfig(msgspec.Struct, frozen=True):
@@ -49,7 +49,9 @@ class ConvertedConfig(msgspec.Struct, frozen=True):
     @property
     def generated_passwords(self) -> dict[str, str]:
         """Generated passwords, by notebook. They are shown once."""
-        return {notebook.name: notebook.password for notebook in self.notebooks if notebook.is_generated}
+        return {
+            notebook.name: notebook.password for notebook in self.notebooks if notebook.is_password_generated
+        }
 
     def rendered_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
         """Return all objects except the jobs. A notebook gets the addresses of the first cluster.
@@ -147,7 +149,7 @@ def _notebook(resource: Resource) -> _Notebook:
         properties,
         resource.name or str(ResourceType.JUPYTER_SERVICE),
         properties.password or passwords.generate(),
-        is_generated=not properties.password,
+        is_password_generated=not properties.password,
     )
 
 

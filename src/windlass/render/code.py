@@ -59,7 +59,7 @@ def _with_archive(spec: Json, config_map: str) -> Json:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount, {"name": _ARCHIVE_VOLUME, "mountPath": _ARCHIVE_FOLDER, "readOnly": True}],
     }
-    if resources := _without_gpus(main.get("resources") or {}):
+    if resources := _cpu_and_memory(main.get("resources") or {}):
         init_container["resources"] = resources
     return {
         **_with_main(spec, {"workingDir": FOLDER, "volumeMounts": [mount, *main["volumeMounts"]]}),
@@ -78,7 +78,7 @@ def _with_main(spec: Json, fields: Json) -> Json:
     return {**spec, "containers": [{**main, **fields}, *others]}
 
 
-def _without_gpus(resources: Json) -> Json:
+def _cpu_and_memory(resources: Json) -> Json:
     """Return the CPU and memory of a task's resources.
 
     The init container requests the same as the task, so that the QoS class of the pod does not change.

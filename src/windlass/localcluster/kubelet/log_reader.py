@@ -124,7 +124,7 @@ class _OpenLog:
         if self._follow and not self.files:
             self.files = self._all_files()
         while self.files:
-            # A file with a successor does not grow any more. This must be known before it is read.
+            # A file with a successor does not grow any more, so this check must come before the read.
             has_successor = len(self.files) > 1 or (self._follow and self._open_successor())
             if lines := self._read():
                 return lines

@@ -28,14 +28,14 @@ class CannotSpawnError(Exception):
 
 
 class SpawnerClient:
-    """`pods` is the parent of the pods' directories.
+    """`pods_folder` is the parent of the pods' directories.
 
     After a restart of the daemon, new pods join the network of the pods that are still running.
     """
 
-    def __init__(self, options: SpawnerOptions, pods: Path) -> None:
+    def __init__(self, options: SpawnerOptions, pods_folder: Path) -> None:
         self._options = options
-        self._pods = pods
+        self._pods_folder = pods_folder
         self._launched: Launched | None = None
         self._connection: Connection | None = None
         self._ready: asyncio.Future[messages.Ready] | None = None
@@ -80,7 +80,7 @@ class SpawnerClient:
         self._connection = Connection(self._launched.channel, self._on_message, self._on_lost)
 
     async def _surviving_namespaces(self) -> tuple[int, int] | None:
-        for folder in self._pods.iterdir() if self._pods.is_dir() else ():
+        for folder in self._pods_folder.iterdir() if self._pods_folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 supervisor = SupervisorClient(folder, lambda _: None, lambda: None)
                 try:

@@ -17,7 +17,7 @@ MIN_SECONDS = 1.0
 
 
 class ContainerRun(msgspec.Struct, frozen=True):
-    """A run of a container. `id` is that of the run, `uid` that of the pod."""
+    """A run of a container. `id` identifies the run, `uid` the pod."""
 
     uid: str
     node: str

@@ -27,7 +27,7 @@ _FORBIDDING_SETTINGS = {
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """`can_isolate`: pods can have their own mounts, PIDs and hostname. Otherwise `reason` is the cause."""
+    """`can_isolate`: whether pods can have their own mounts, PIDs and hostname. If not, `reason` is the cause."""
 
     can_isolate: bool = False
     needs_user_namespace: bool = False

@@ -55,7 +55,7 @@ class PodPlan(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """User and groups of a process. None: those of the daemon."""
+    """User and groups of a process. None: the user or group of the daemon."""
 
     uid: int | None = None
     gid: int | None = None

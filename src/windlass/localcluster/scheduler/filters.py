@@ -53,7 +53,7 @@ def blocking_reason(spec: Json) -> str:
 
 
 def claim_blocking_reason(name: str, claim: Json | None) -> str:
-    """Return why the volume of a claim is not available; empty if it is."""
+    """Return why the volume of a claim is not available; empty if it is available."""
     if claim is None:
         return f'persistentvolumeclaim "{name}" not found'
     phase = (claim.get("status") or {}).get("phase")

@@ -75,7 +75,7 @@ def _fields(term: Item) -> Iterator[Item]:
 
 
 def taints_of(node: Json) -> Iterator[Item]:
-    """Yield the taints of a node, including the one for a node that is not ready."""
+    """Yield the taints of a node, including the taint of a node that is not ready."""
     yield from (node.get("spec") or {}).get("taints") or ()
     if key := _condition_taint(node):
         yield {"key": key, "effect": "NoSchedule"}

@@ -17,8 +17,8 @@ from windlass.model.base import Json
 Amounts = dict[str, int]
 
 PODS = "pods"
-# Requests assumed for a container without requests. They are used only to compare nodes, so that such pods are
-# spread too.
+# Requests assumed for a container without requests. They are used only to compare nodes, so that pods without requests
+# are spread too.
 _NONZERO_DEFAULTS = {"cpu": "100m", "memory": "200Mi"}
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 — compared with, not listened on
 
@@ -131,7 +131,7 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
 
 
 def _total(spec: Json, defaults: Mapping[str, str]) -> Amounts:
-    """Return the requests of a pod: those of all running containers, or of initialization if greater, plus overhead."""
+    """Return the requests of a pod while its containers run or, if greater, during initialization, plus overhead."""
     running: Amounts = {}
     for container in spec.get("containers") or ():
         running = _sum(running, _requests(container, defaults))

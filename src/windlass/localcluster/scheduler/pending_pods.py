@@ -137,7 +137,7 @@ class PendingPods:
             heapq.heappush(self._heap, (-group.priority, order, next(self._serial), group))
 
     def take(self, capacity: Callable[[PodInfo], int]) -> PodGroup:
-        """Deactivate and return the group to try next. `capacity` returns how many such pods the cluster could run."""
+        """Deactivate and return the group to try next. `capacity` returns how many equal pods the cluster could run."""
         yielding: list[tuple[int, int, int, PodGroup]] = []
         chosen: PodGroup | None = None
         while self._heap and chosen is None:

@@ -24,7 +24,7 @@ READINESS_PATH = "/api"
 
 _OTHER_NOTEBOOKS = "windlass-notebooks"
 """Name used if `notebooks` is the name of a volume that is not the notebook folder. It cannot be the name of a
-    volume."""
+volume."""
 _CONFIG, _STARTER = "windlass-jupyter", "windlass-starter"
 
 _SCRIPT = f"""\

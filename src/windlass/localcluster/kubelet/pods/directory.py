@@ -165,7 +165,7 @@ def low_free_bytes(folder: Path) -> int | None:
 
 
 def remove(top: Path) -> None:
-    """Delete a directory. Raises OSError; another call then continues where this one stopped.
+    """Delete a directory if it exists. After an OSError, another call continues the deletion.
 
     Each subdirectory is moved to the top before it is emptied, so that no path is too long. If it is a mount point, it
     cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.

@@ -62,7 +62,7 @@ class PodEvents:
         self._record(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", text, container)
 
     def setup_failed(self, pod: Json, error: SetupError) -> None:
-        """The pod's directory, a volume or the network could not be set up. The reason is that of the error."""
+        """The pod's directory, a volume or the network could not be set up. The error has the reason of the event."""
         self._record(pod, _WARNING, error.reason, error.message)
 
     def sandbox_creation_failed(self, pod: Json, message: str) -> None:

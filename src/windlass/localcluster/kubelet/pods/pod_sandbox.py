@@ -234,7 +234,7 @@ class PodSandbox:
             directory.remove(folder)
 
     def free_disk(self) -> None:
-        """Delete the logs and the pod's own volumes, as far as possible."""
+        """Delete the logs, and the volumes in the pod's directory, as far as possible."""
         for folder in (self.folder.path / "logs", self.folder.volumes):
             with contextlib.suppress(OSError):
                 directory.remove(folder)

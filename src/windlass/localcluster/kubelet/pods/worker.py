@@ -32,9 +32,9 @@ from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
 
-_FIRST_RETRY_SECONDS = 1.0
-_MAX_RETRY_SECONDS = 30.0
-_ERROR_RETRY_SECONDS = 1.0
+_FIRST_SANDBOX_RETRY_SECONDS = 1.0
+_MAX_SANDBOX_RETRY_SECONDS = 30.0
+_SYNC_RETRY_SECONDS = 1.0
 _REMOVAL_DELAYS = (0.0, 0.1, 1.0)
 
 
@@ -73,7 +73,7 @@ class PodWorker:
         self._is_deleted = False
         self._is_shutting_down = False
         self._has_shut_down = asyncio.Event()
-        self._retry_seconds = _FIRST_RETRY_SECONDS
+        self._retry_seconds = _FIRST_SANDBOX_RETRY_SECONDS
         self._retry_at = 0.0
         self._delayed_until = time.monotonic() + (0.0 if state else faults.start_delay(pod))
         self._reported_back_offs: dict[str, int] = {}
@@ -160,7 +160,7 @@ class PodWorker:
             self._on_store_error()
         except Exception:
             logger.exception("pod %s: internal error", self.sandbox.pod_name)
-        return _ERROR_RETRY_SECONDS
+        return _SYNC_RETRY_SECONDS
 
     async def _sync(self) -> float | None:
         if self._is_deleted:
@@ -224,11 +224,11 @@ class PodWorker:
         except (CannotSpawnError, NetworkFullError, OSError) as error:
             self._events.sandbox_creation_failed(self.pod, str(error))
         else:
-            self._retry_seconds = _FIRST_RETRY_SECONDS
+            self._retry_seconds = _FIRST_SANDBOX_RETRY_SECONDS
             self.containers.update(has_sandbox=True, pod_ips=addresses.pod)
             return True
         self._retry_at = time.monotonic() + self._retry_seconds
-        self._retry_seconds = min(2 * self._retry_seconds, _MAX_RETRY_SECONDS)
+        self._retry_seconds = min(2 * self._retry_seconds, _MAX_SANDBOX_RETRY_SECONDS)
         return False
 
     # Stopping

@@ -150,7 +150,7 @@ class Listener(Protocol):
         """Called at the beginning and whenever one of the values changes."""
 
     def on_unhealthy(self, message: str) -> None:
-        """A probe failed or could not be performed. `message` is that of the event `Unhealthy`."""
+        """A probe failed or could not be performed. `message` is the message of the event `Unhealthy`."""
 
     def on_kill(self, kill: Kill) -> None:
         """The container must be killed. This is the last call for a run."""

@@ -113,7 +113,7 @@ def _after_startup(probes: Probes, now: datetime) -> Probes:
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """The decision to kill a container. `message` is that of the event `Killing`."""
+    """The decision to kill a container. `message` is the message of the event `Killing`."""
 
     grace_seconds: int
     message: str

@@ -1,4 +1,4 @@
-"""Set up the volumes of a pod: create directories, write files, and list what the supervisor must mount.
+"""Set up the volumes of a pod: create directories, write files, and list the volumes that the supervisor must mount.
 
 `files` computes the content of volumes, `containers.plan` where containers mount them.
 """

@@ -68,7 +68,7 @@ def _pasta(hub: int) -> Uplink:
     options += ["--ns-ifname", LINK, "--address", _USER_MODE_ADDRESS, "--netmask", "24"]
     options += ["--gateway", _USER_MODE_GATEWAY]
     if _has_nameserver_on_loopback():
-        # Not otherwise, because with this option pods cannot query the nameserver of the machine directly.
+        # Only then, because with this option pods cannot query the nameserver of the machine directly.
         options += ["--dns-forward", _USER_MODE_NAMESERVER]
     if os.geteuid() == 0:
         # Otherwise pasta switches to the user nobody, who may not enter the hub.

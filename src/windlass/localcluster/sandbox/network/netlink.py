@@ -31,7 +31,7 @@ class Connection(socket.socket):
         self.bind((0, 0))
 
     def request(self, what: str, message_type: int, body: bytes, flags: int = 0) -> list[bytes]:
-        """Send a request and return the responses. `what` describes it in the message of an OSError."""
+        """Send a request and return the responses. `what` describes the request in an OSError."""
         self.send(message(message_type, body, flags | ACKNOWLEDGE))
         return self.wait(what, acknowledgements=1)
 

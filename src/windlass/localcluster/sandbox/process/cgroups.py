@@ -84,7 +84,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Cgroups(msgspec.Struct, frozen=True):
-    """The places for cgroups of one cluster."""
+    """The cgroups of one cluster, and the places in which they are created."""
 
     cluster: str
     places: tuple[Place, ...]
@@ -172,7 +172,7 @@ def find(
     mounts: Path = Path("/proc/self/mountinfo"),
     membership: Path = Path("/proc/self/cgroup"),
 ) -> Cgroups | None:
-    """Return the places for cgroups; None if no limit can be enforced. May move processes to a new cgroup."""
+    """Return the cgroups of a cluster; None if no limit can be enforced. May move processes to a new cgroup."""
     own = _own_groups(_read(membership))
     found: list[Place] = []
     for mount in _mounts(_read(mounts)):

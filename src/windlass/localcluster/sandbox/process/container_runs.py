@@ -155,7 +155,7 @@ class ContainerRun:
             return
         has_namespaces = self._isolation.has_namespaces
         if has_namespaces:
-            # Not earlier: the exit of the intermediate process that forked this one would have killed this one.
+            # Not earlier: the exit of the intermediate process that forked this process would have killed it.
             kernel.set_parent_death_signal()
         channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
         init = container_init.Init(self._plan, self._group, channel, scratch, has_namespaces=has_namespaces)
