@@ -97,7 +97,8 @@ class Contents(msgspec.Struct, frozen=True):
         }
 
     def extra_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
-        """Return all objects except jobs and Frameworks. `is_plain`: jobs become plain objects, not Frameworks."""
+        """Return all objects except jobs and Frameworks. `is_plain`: whether jobs become plain objects
+        instead of Frameworks."""
         configured = [
             rendered for config in self.configs for rendered in config.rendered_objects(is_plain=is_plain)
         ]
@@ -129,12 +130,12 @@ class _Item(msgspec.Struct, frozen=True):
         return not self.is_job and not self.is_config and has_similar_kind
 
     @property
-    def is_submitted(self) -> bool:
+    def is_submission(self) -> bool:
         return self.is_job or self.is_framework
 
     @property
     def is_other(self) -> bool:
-        return not self.is_submitted and not self.is_config
+        return not self.is_submission and not self.is_config
 
 
 def template_paths(data: bytes) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
             if item.is_job
             else Submission(framework=tree.plain(item.node))
             for item in items
-            if item.is_submitted
+            if item.is_submission
         ),
         *(Submission(job=job, plain_prefix=config.prefix) for config in configs for job in config.jobs),
     )
@@ -252,7 +253,7 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
         above = () if item.is_job else ("metadata",)
         node = tree.dig(item.node, *above, "name")
         name = tree.text_of(node)
-        if node is None or name is None or not item.is_submitted:
+        if node is None or name is None or not item.is_submission:
             continue
         identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or namespace, name
         if identity in first_lines:

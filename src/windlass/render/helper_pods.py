@@ -65,7 +65,7 @@ def mounts(job: Job, share: Share | None, *, are_writable: bool = False) -> list
 
 
 def container(job: Job, name: str, command: list[str], image: str = "") -> Json:
-    """Return a container with the securityContext of the tasks."""
+    """Return a container with the securityContext of the leading role's tasks."""
     role = leading_role(job)
     security_context = _security_context(job, role)
     return {

@@ -40,7 +40,7 @@ class Companions:
         """Each task ends when its companion fails or the task is cancelled."""
 
     def open(self, companions: Iterable[CompanionRef]) -> None:
-        """Forward a port to each companion as soon as it is ready."""
+        """Start to forward a port to each companion as soon as it is ready."""
         for each in companions:
             self._ready_or_failed[each] = asyncio.Event()
             self._tasks[each] = asyncio.create_task(self._forward_reporting_errors(each))

@@ -25,7 +25,10 @@ def choose(
     framework: Framework,
     pick: Callable[[range], int] = lambda among: random.choice(among),  # noqa: S311
 ) -> dict[str, int] | None:
-    """Return the first port of each role, whose tasks have consecutive ports. None if the Framework needs no ports."""
+    """Return the first port of each role, whose tasks have consecutive ports. None if the Framework needs no ports.
+
+    Raises NoFreePortError.
+    """
     if not requested_features(framework.metadata.annotations).uses_dns_names:
         return None
     counts = {

@@ -1,4 +1,4 @@
-"""Ctrl-C or SIGTERM: the first one stops gracefully, if possible; the next one ends everything at once."""
+"""Ctrl-C or SIGTERM: the first signal stops the run gracefully, if possible; the next one ends everything at once."""
 
 import asyncio
 import signal

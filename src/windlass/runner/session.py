@@ -54,7 +54,7 @@ class RunCluster(msgspec.Struct, frozen=True):
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether it ends with the run. The cluster of a daemon does not."""
+        """Whether it ends with the run, unlike the cluster of a daemon."""
         return not self.has_controller
 
 

@@ -14,7 +14,8 @@ from windlass.simulate.scenario import Occurrence
 
 RETAIN_SEC = 30 * 24 * 3600
 FORCED_DELETION_SLACK = timedelta(seconds=120)
-"""Time after a timeout within which a pod is deleted by force, without faults. Requests may back off for a minute."""
+"""Time after a timeout within which a pod is deleted by force if there are no faults. Requests may back off for a
+minute."""
 MAX_STORES_PER_SECOND = 20
 """Limit for one Framework."""
 
@@ -29,7 +30,8 @@ def require(holds: bool, message: str) -> None:
 
 
 class Invariants:
-    """Checks each stored status, created pod and started container; on request, forced deletions and the end."""
+    """Checks each stored status, created pod and started container; on request, also forced deletions and the final
+    state."""
 
     def __init__(self, server: ApiServer, kubelets: Kubelets) -> None:
         self._server = server
@@ -149,7 +151,7 @@ class Invariants:
             timeouts.add(None if spec is None else spec.task.pod_graceful_deletion_timeout_sec)
             # A timeout that was edited may not be in the status yet.
             timeout = timeouts.pop() if len(timeouts) == 1 else None
-            if timeout is None or pod.uid in self._kubelets.forced:
+            if timeout is None or pod.uid in self._kubelets.force_deleted:
                 continue
             self._server.occurred.add(Occurrence.FORCED_DELETION_DUE_AFTER_FAULTS)
             due = max(began + timedelta(seconds=timeout), last_event_time) + FORCED_DELETION_SLACK

@@ -1,7 +1,7 @@
 """Simulated kubelets: they start and end pods and confirm deletions, unless their node is lost.
 
 They also bind pods to nodes, and delete the pods of lost nodes. The invariants are checked against the containers that
-run here.
+these kubelets run.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Kubelets:
         """The tasks whose containers run, by Framework UID and pod UID."""
         self.allowed_codes: dict[str, frozenset[int]] = {}
         """The completion codes that the exit codes of the containers allow, by pod UID."""
-        self.forced: set[str] = set()
+        self.force_deleted: set[str] = set()
         """UIDs of pods that were deleted by force: their containers may still run."""
         self.on_start: list[Callable[[str, TaskKey], None]] = []
         server.on_pod_created.append(self._schedule)
@@ -206,7 +206,7 @@ class Kubelets:
 
     def _on_deletion(self, pod: PodView, force: bool) -> None:
         if force:
-            self.forced.add(pod.uid)
+            self.force_deleted.add(pod.uid)
         self._timeline.after(self._random.uniform(0.01, 3), lambda: self._kill(pod))
 
     def _kill(self, pod: PodView) -> None:
@@ -238,7 +238,7 @@ class Kubelets:
     def running_of(self, framework_uid: str) -> dict[str, TaskKey]:
         """Return the tasks whose containers run, by pod UID, without pods that were deleted by force."""
         running = self._running.get(framework_uid, {})
-        return {uid: task for uid, task in running.items() if uid not in self.forced}
+        return {uid: task for uid, task in running.items() if uid not in self.force_deleted}
 
     @property
     def is_anything_running(self) -> bool:

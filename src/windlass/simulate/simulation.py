@@ -197,7 +197,8 @@ class Simulation:
         self.timeline.after(submission.at, submit)
 
     def _recreate(self, event: Event) -> None:
-        """Delete a Framework and create it again, at once or later. Objects of the old one may still exist."""
+        """Delete a Framework and create it again, at once or later. Objects of the old Framework may
+        still exist."""
         framework = self._framework(event)
         if framework is not None:
             self.server.delete_framework(framework, Propagation.BACKGROUND)

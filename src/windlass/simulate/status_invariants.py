@@ -117,7 +117,7 @@ class StatusInvariants:
             )
 
     def _check_published_addresses(self, gang: GangSpec) -> None:
-        """Require that published addresses were stored before."""
+        """Require that published addresses were stored in a status before."""
         for role in gang.roles:
             for member in role.members:
                 is_stored = (member.pod_uid, member.ip) in self._stored_addresses
@@ -200,7 +200,7 @@ class StatusInvariants:
         )
 
     def _allowed_triggers(self, met: list[_MetRule]) -> set[tuple[str, int]]:
-        """Return the task that met the first rule. Return several if their order is unknown."""
+        """Return the task that met the first rule. Return several tasks if their order is unknown."""
         first = min(met, key=lambda rule: rule[0])
         tied = [rule for rule in met if rule[0][0] == first[0][0]]
         if len(tied) > 1:

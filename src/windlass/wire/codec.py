@@ -153,7 +153,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
 
 
 def _without_nulls(value: Any, parent: str = "") -> Any:
-    """Remove null fields, which Go writes for empty lists and maps, but not inside pod templates."""
+    """Remove null fields except inside pod templates. Go writes null for empty lists and maps."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if not isinstance(value, dict):

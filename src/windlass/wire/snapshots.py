@@ -29,7 +29,7 @@ MARK = ": ObjectSnapshot: "
 """Log collectors find a snapshot by the expression `: ObjectSnapshot: (.+)`."""
 
 _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""JSON allows these in strings, but some log readers treat them as line ends."""
+"""JSON allows these characters in strings, but some log readers treat them as line ends."""
 
 
 def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json | bytes) -> str:
@@ -54,7 +54,7 @@ def task_snapshot(framework: Framework, role: str, task: TaskStatus, annotations
 
 
 def _with_defaults(value: Any) -> Any:
-    """Return a JSON value with all fields: the reference controller does not omit defaults."""
+    """Return a JSON value with all fields: FrameworkController does not omit defaults."""
     if isinstance(value, Sparse):
         fields = msgspec.structs.fields(value)
         return {field.encode_name: _with_defaults(getattr(value, field.name)) for field in fields}

@@ -36,7 +36,8 @@ _EXPLANATIONS = {
 def check(
     node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
 ) -> Iterator[Diagnostic]:
-    """Yield how a node differs from a struct. With `is_open`, the struct itself may have unknown fields."""
+    """Yield how a node differs from a struct. With `is_open`, unknown fields are allowed, but not in nested
+    structs."""
     yield from _check_struct(node, _struct_type(struct), path, is_open=is_open)
 
 

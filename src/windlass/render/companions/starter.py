@@ -1,7 +1,7 @@
 """The first notebook of a job: it lists the tasks, reads logs and, with TensorFlow, computes on the tasks' servers.
 
-If its image does not contain Windlass, or Windlass cannot read the job, the notebook uses the addresses that were known
-before the job started.
+If the image of the notebook does not contain Windlass, or Windlass cannot read the job, the notebook uses the addresses
+that were known before the job started.
 """
 
 import msgspec

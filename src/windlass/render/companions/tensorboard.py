@@ -33,8 +33,8 @@ socket.socket.connect_ex = lambda *_: errno.ECONNREFUSED
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""TensorBoard refuses to start if any program listens on its port of `localhost`, even if TensorBoard itself
-listens on another address. This program disables that check, for a pod with its own loopback address."""
+"""TensorBoard refuses to start if any program listens on the same port of `localhost`, even if TensorBoard
+itself listens on another address. This program disables that check, for a pod with its own loopback address."""
 _RELOAD_SECONDS = 5
 
 

@@ -37,8 +37,8 @@ def policies(job: Job) -> dict[str, CompletionPolicySpec]:
 
 
 def leaders(job: Job) -> tuple[str, ...]:
-    """Return the roles that decide the success of the job by default, in the order of the file. Empty: no role ends by
-    itself."""
+    """Return the roles that decide the success of the job by default, in the order of the file. Empty: no role with
+    tasks ends by itself."""
     finite_roles = {
         name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)
     }

@@ -27,7 +27,7 @@ _ARCHIVE_SUFFIXES = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".
 
 
 class LocalFolder(msgspec.Struct, frozen=True):
-    """A folder of the machine on which the pods run. They read it in place."""
+    """A folder of the machine on which the pods run. The pods read it in place."""
 
     path: str
     """Absolute path."""

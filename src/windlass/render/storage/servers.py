@@ -26,7 +26,7 @@ _CONFIGURATION = "ganesha.conf"
 _CONFIGURATION_FOLDER = "/etc/ganesha"
 _TEMPORARY = "/tmp"  # noqa: S108 — a folder of the container
 _RECOVERY = f"{_DISK}/.ganesha"
-"""Client state, stored next to the files so that clients can continue after a restart of the server."""
+"""Folder for the client state, next to the files so that clients can continue after a restart of the server."""
 _SECURITY_CONTEXT: Json = {
     "allowPrivilegeEscalation": False,
     # Required to open files by handle as the requesting user.
@@ -45,7 +45,7 @@ _SERVE = """\
 [ -e /etc/mtab ] || ln -s /proc/self/mounts /etc/mtab
 exec ganesha.nfsd "$@"
 """
-"""The server exports nothing without a list of mounts, which not every runtime provides."""
+"""The server exports nothing without a list of mounts, which not every container runtime provides."""
 
 
 # Ceph

@@ -32,7 +32,8 @@ def mounts_of(job: Job, share: Share | None, *, has_own_mounts: bool) -> list[Js
 
 
 def job_file_volumes(job: Job, share: Share | None = None) -> list[Json]:
-    """Return the volumes that the job file lists. An unknown NFS address is replaced by the name of the Service."""
+    """Return the volumes that the job file lists. Without `share`, the job's NFS server is addressed by
+    its DNS name."""
     return [
         {"name": name, **_source(job, name, volume, share or nfs_shares.share_with_dns_name(job))}
         for name, volume in job.volumes.items()

@@ -1,4 +1,4 @@
-"""Write a value as YAML on one line, for templates: it is read back unchanged in any context.
+"""Write a value as YAML on one line, for templates. Parsers read the value back unchanged in any context.
 
 The output is JSON, except where JSON is not valid YAML. All strings are quoted.
 """

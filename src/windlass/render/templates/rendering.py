@@ -25,7 +25,7 @@ class Template(msgspec.Struct, frozen=True):
     """Templates that it may include, import or extend, by name."""
 
     def render(self, source: str = "") -> str:
-        """Render `source` (default: that of the template). Raises TemplateError."""
+        """Render `source` (default: the source of the template). Raises TemplateError."""
         return jinja.render(source or self.source, self.file, self.variables, self.included)
 
 

@@ -1,4 +1,4 @@
-"""The daemon of `windlass local`: a cluster and a controller with one data directory, until a signal ends it.
+"""The daemon of `windlass local`: a cluster and an optional controller with one data directory, until a signal ends it.
 
 SIGTERM and SIGINT end the daemon but not its pods, which the next daemon adopts; SIGUSR1 ends both.
 """

@@ -17,7 +17,8 @@ class DaemonOptions(msgspec.Struct, frozen=True):
     data: Path
     host: str = "127.0.0.1"
     port: int = 0
-    """Port of the API server. 0: the port of the last daemon, or any free port if there was none or that is taken."""
+    """Port of the API server. 0: the port of the last daemon, or any free port if there was no daemon or its port is
+    taken."""
     nodes: int = 1
     network: str = "auto"
     has_controller: bool = True

@@ -44,7 +44,7 @@ class TaskBehavior(msgspec.Struct, frozen=True):
     starts_after: float = 2.0
     """Time from the creation of a pod until it runs."""
     runs_for: float = 600.0
-    """Time until a task succeeds."""
+    """Time from the start of a task until it succeeds."""
     runs_for_by_role: Mapping[str, float] = {}
     """The same time by role, where it differs."""
     endless: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class TaskBehavior(msgspec.Struct, frozen=True):
     """Time from the deletion of a pod until it is removed."""
 
     def with_endless(self, roles: frozenset[str]) -> "TaskBehavior":
-        """Return a copy in which the roles never end, except those with a given time."""
+        """Return a copy in which the roles never end, except those in `runs_for_by_role`."""
         return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_by_role.keys()))
 
     def run_time(self, role: TaskRoleSpec, runtime: Runtime | None) -> float | None:

@@ -16,7 +16,7 @@ def is_established(definition: Json) -> bool:
 
 
 def why_not_established(definition: Json) -> str:
-    """Return the message or reason of the server; empty without one."""
+    """Return the server's message or reason; empty if it gives none."""
     for condition_type in ("NamesAccepted", "Established"):
         condition = _condition(definition, condition_type)
         if condition.get("status") == "False":

@@ -263,7 +263,8 @@ def _default(field: inspect.Field) -> Any:
 # The definition of the reference controller, Microsoft's FrameworkController, for a migration back to it
 
 REFERENCE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
-"""The pattern of names of Frameworks and roles. Windlass also allows hyphens in names of Frameworks."""
+"""FrameworkController's pattern of the names of Frameworks and roles. Windlass also allows hyphens in names of
+Frameworks."""
 _REFERENCE_NAME: Json = {"type": "string", "pattern": REFERENCE_NAME_PATTERN}
 _OPEN_OBJECT: Json = {"type": "object", KEEP_UNKNOWN: True}
 

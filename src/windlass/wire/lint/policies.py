@@ -19,7 +19,7 @@ from windlass.wire.yaml import tree
 
 _PS = "ps"
 _SERVERS_BY_NAME = frozenset({"jupyter", "notebook", "tensorboard"})
-# The expressions are rarely needed, so they are not compiled at import.
+# The regular expressions below are rarely needed, so they are not compiled at import.
 _ENDLESS_WORDS = ("sleep", "tail", "tensorboard", "jupyter", "tf-server")
 _ENDLESS = (
     r"(?<![\w./-])(?:"
@@ -59,12 +59,12 @@ class _Role(msgspec.Struct, frozen=True):
     def pod(self) -> tree.Node | None:
         return tree.dig(self.node, "task", "pod", "spec")
 
-    def limit(self, field: str) -> tree.Node | None:
+    def policy_field(self, field: str) -> tree.Node | None:
         return tree.dig(self.node, "frameworkAttemptCompletionPolicy", field)
 
     @property
     def decides_success(self) -> bool:
-        return _number(self.limit("minSucceededTaskCount")) > 0
+        return _number(self.policy_field("minSucceededTaskCount")) > 0
 
 
 class _Endless(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_count(role: _Role, field: str, result: str, rule: Rule) -> Iterator[Diagnostic]:
-    node = role.limit(field)
+    node = role.policy_field(field)
     count = _number(node)
     if node is None or not 0 < role.tasks < count:
         return
@@ -131,7 +131,7 @@ def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
 def _never_succeeds(role: _Role, why: _Endless) -> Diagnostic:
     field = "frameworkAttemptCompletionPolicy.minSucceededTaskCount"
     return diagnostics.warning(
-        role.limit("minSucceededTaskCount") or role.node,
+        role.policy_field("minSucceededTaskCount") or role.node,
         f"{role.path}.{field}",
         f"the job waits for tasks of this role to succeed, but they never exit: {why.reason}. "
         f"{why.remedy or 'Use -1, and let the role that does the work decide'}",

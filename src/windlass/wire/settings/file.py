@@ -1,4 +1,4 @@
-"""Load the controller configuration from flags, variables, a file and fallback variables, by priority."""
+"""Load the controller configuration from flags, variables, a file and fallback variables (highest priority first)."""
 
 import functools
 import re

@@ -20,7 +20,7 @@ from windlass.wire.yaml.text import ParseError, Position, decode, looks_like_jso
 from windlass.wire.yaml.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
 
 MAX_DEPTH = 100
-"""Kubernetes objects have about 20 levels."""
+"""Kubernetes objects have at most about 20 levels."""
 MAX_VALUES = 1_000_000
 """A Framework of 10,000 tasks with its status has about 700,000 keys and values."""
 

@@ -10,8 +10,8 @@ MAX_BYTES = 16 * 1024 * 1024
 """Maximum size of a file. API servers do not store Frameworks of this size."""
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""The characters that YAML forbids. A set of the allowed ones would be slow, because it includes those beyond
-U+FFFF."""
+"""The characters that YAML forbids. A set of the allowed characters would be slow, because it includes characters
+beyond U+FFFF."""
 _STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

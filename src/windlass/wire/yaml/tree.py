@@ -64,7 +64,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def plain(node: Node) -> Any:
-    """Return the value without positions, as a JSON decoder would. Raises ValueError for an invalid value."""
+    """Return the value without positions, like a JSON decoder. Raises ValueError for an invalid value."""
     match node:
         case Scalar(value=value):
             return value
