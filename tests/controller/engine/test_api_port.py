@@ -23,7 +23,7 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import NO_STATUS_RETRY_SEC, NoStatusSubresourceError
+from windlass.controller.engine.api_port import NO_STATUS_SUBRESOURCE_RETRY_SEC, NoStatusSubresourceError
 from windlass.controller.engine.port import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
@@ -368,7 +368,7 @@ def test_missing_status_subresource_blocks_stores_and_is_checked_at_intervals() 
         f"PATCH {FRAMEWORKS}/job/status",
         f"GET {FRAMEWORKS}/job",
     ]
-    bench.seconds += NO_STATUS_RETRY_SEC - 0.1
+    bench.seconds += NO_STATUS_SUBRESOURCE_RETRY_SEC - 0.1
     with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     assert len(bench.sent) == 2, "nothing is asked meanwhile"
@@ -377,7 +377,7 @@ def test_missing_status_subresource_blocks_stores_and_is_checked_at_intervals() 
     with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
     assert bench.heard == 2 * [("status is missing", CONTROLLER_GROUP)], "once for each period"
-    bench.seconds += NO_STATUS_RETRY_SEC
+    bench.seconds += NO_STATUS_SUBRESOURCE_RETRY_SEC
     bench.run(store)
     bench.run(store)
     assert bench.heard[2:] == 2 * [("stored", "17", "18")]

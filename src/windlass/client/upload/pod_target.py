@@ -194,7 +194,11 @@ class PodTarget:
         await self._run(_CREATE_FOLDERS, (str(len(folders)),), lines)
 
     async def write(self, transfer: FileTransfer) -> None:
-        arguments = (encoded(part_name(transfer.item.name)), str(transfer.offset), str(transfer.remaining))
+        arguments = (
+            encoded(part_name(transfer.item.name)),
+            str(transfer.offset),
+            str(transfer.bytes_to_send),
+        )
         await self._run(_APPEND, arguments, transfer.chunks())
 
     async def write_batch(self, transfers: Sequence[FileTransfer]) -> None:
@@ -299,19 +303,19 @@ async def packed(transfers: Sequence[FileTransfer]) -> AsyncIterator[bytes]:
         yield _header(each)
         async for chunk in each.chunks():
             yield chunk
-        if padding := -each.remaining % tarfile.BLOCKSIZE:
+        if padding := -each.bytes_to_send % tarfile.BLOCKSIZE:
             yield bytes(padding)
     yield bytes(_ARCHIVE_END_BYTES)
 
 
 def packed_size(transfers: Sequence[FileTransfer]) -> int:
-    contents = sum(each.remaining + -each.remaining % tarfile.BLOCKSIZE for each in transfers)
+    contents = sum(each.bytes_to_send + -each.bytes_to_send % tarfile.BLOCKSIZE for each in transfers)
     return sum(len(_header(each)) for each in transfers) + contents + _ARCHIVE_END_BYTES
 
 
 def _header(transfer: FileTransfer) -> bytes:
     entry = tarfile.TarInfo(part_name(transfer.item.name))
-    entry.size = transfer.remaining
+    entry.size = transfer.bytes_to_send
     entry.mode = 0o600
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 

@@ -57,7 +57,7 @@ class Access(StrEnum):
 
 
 class FileTransfer:
-    """Reads exactly `remaining` bytes of a file, from an offset on.
+    """Reads exactly `bytes_to_send` bytes of a file, from an offset on.
 
     If the file has shrunk, zeros are appended, since the receiver expects that many bytes. `has_changed` is true then.
     """
@@ -78,13 +78,13 @@ class FileTransfer:
         self._counted = 0
 
     @property
-    def remaining(self) -> int:
+    def bytes_to_send(self) -> int:
         """Number of bytes to send."""
         return self.item.size - self.offset
 
     @property
     def is_sent_alone(self) -> bool:
-        return self.remaining > 0 and (self.item.size >= SMALL_BYTES or self.offset > 0)
+        return self.bytes_to_send > 0 and (self.item.size >= SMALL_BYTES or self.offset > 0)
 
     @property
     def digest(self) -> str:
@@ -96,7 +96,7 @@ class FileTransfer:
 
         A consumer that stops after the last chunk does not resume this generator; `conclude` then counts that chunk.
         """
-        remaining = self.remaining
+        remaining = self.bytes_to_send
         with self._converting_errors():
             file = await asyncio.to_thread(self.item.path.open, "rb")
         with file:
@@ -116,7 +116,7 @@ class FileTransfer:
         with self._converting_errors():
             version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
         self.has_changed |= version != self.item.version
-        self._count(self.remaining - self._counted)
+        self._count(self.bytes_to_send - self._counted)
 
     def _count(self, size: int) -> None:
         if size:

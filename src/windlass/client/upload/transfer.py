@@ -79,7 +79,7 @@ async def upload(target: UploadTarget, items: UploadItems, callbacks: ProgressCa
     for item, state in zip(items.items, states, strict=True):
         transfer = await asyncio.to_thread(_transfer, item, state, callbacks.on_sent)
         transfers += [transfer] if transfer is not None else []
-    size = sum(each.remaining for each in transfers)
+    size = sum(each.bytes_to_send for each in transfers)
     _require_space(target.where, size, await target.free_space())
     callbacks.on_planned(size)
     await target.create_folders(items.folders)
@@ -88,7 +88,7 @@ async def upload(target: UploadTarget, items: UploadItems, callbacks: ProgressCa
         retries = [
             FileTransfer(await asyncio.to_thread(_refreshed, item), callbacks.on_sent) for item in failed
         ]
-        size += sum(each.remaining for each in retries)
+        size += sum(each.bytes_to_send for each in retries)
         failed = await _send(target, retries)
     if failed:
         raise ClientError(
@@ -182,7 +182,7 @@ async def _send(target: UploadTarget, transfers: Sequence[FileTransfer]) -> list
     """Send the files. Return those that changed during the upload, or whose checksums differ."""
     failed: list[Item] = []
     for batch in _batches(transfers):
-        to_write = [each for each in batch if each.remaining or not each.offset]
+        to_write = [each for each in batch if each.bytes_to_send or not each.offset]
         if batch[0].is_sent_alone:
             await target.write(batch[0])
         elif to_write:
@@ -206,12 +206,12 @@ def _batches(transfers: Sequence[FileTransfer]) -> Iterator[list[FileTransfer]]:
         if each.is_sent_alone:
             yield [each]
             continue
-        is_full = len(batch) == MAX_BATCH_FILES or size + each.remaining > MAX_BATCH_BYTES
+        is_full = len(batch) == MAX_BATCH_FILES or size + each.bytes_to_send > MAX_BATCH_BYTES
         if batch and is_full:
             yield batch
             batch, size = [], 0
         batch.append(each)
-        size += each.remaining
+        size += each.bytes_to_send
     if batch:
         yield batch
 

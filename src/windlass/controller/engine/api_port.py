@@ -37,7 +37,7 @@ from windlass.wire import codec, status_patch
 MAX_PARALLEL_REQUESTS = 50
 """Maximum number of concurrent requests that create or delete one pod each. Frameworks take turns. More concurrent
 requests would not increase the throughput of one API server, but delay the requests for other Frameworks."""
-NO_STATUS_RETRY_SEC = 30.0
+NO_STATUS_SUBRESOURCE_RETRY_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
 R = TypeVar("R")
@@ -105,7 +105,7 @@ class ApiPort:
         try:
             answer = await self._patch_status(framework, patch)
         except NotFoundError as missing:
-            await self._raise_if_status_missing(framework, missing)
+            await self._raise_if_subresource_missing(framework, missing)
             raise
         except RefusedError as refused:
             if refused.failure.code != 422:
@@ -132,13 +132,13 @@ class ApiPort:
         )
         return await self._request(request.with_accept(METADATA_ONLY))
 
-    async def _raise_if_status_missing(self, framework: Framework, missing: NotFoundError) -> None:
+    async def _raise_if_subresource_missing(self, framework: Framework, missing: NotFoundError) -> None:
         """Raise NoStatusSubresourceError if the Framework exists: then only the status subresource is missing."""
         current = await self.read_framework(framework)
         if current is None or current.uid != framework.uid:
             return
         if not self._is_blocked(framework.group):
-            self._blocked_until[framework.group] = self._monotonic() + NO_STATUS_RETRY_SEC
+            self._blocked_until[framework.group] = self._monotonic() + NO_STATUS_SUBRESOURCE_RETRY_SEC
             self._observer.on_status_subresource_missing(framework.group)
         raise NoStatusSubresourceError(str(missing)) from missing
 
