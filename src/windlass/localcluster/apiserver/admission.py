@@ -129,7 +129,7 @@ def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
     check_namespace(kind, meta, namespace)
 
 
-def check_resource_version(kind: Kind, meta: Object, old_meta: Object) -> None:
+def check_version_and_uid(kind: Kind, meta: Object, old_meta: Object) -> None:
     """Reject an update with another UID or resourceVersion, or without a resourceVersion where one is required."""
     version, uid = meta.get("resourceVersion"), meta.get("uid")
     name = old_meta["name"]

@@ -171,7 +171,7 @@ class Lifecycle:
         )
         meta = new["metadata"]
         admission.check_path(kind, meta, namespace, name)
-        admission.check_resource_version(kind, meta, old["metadata"])
+        admission.check_version_and_uid(kind, meta, old["metadata"])
         metadata.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}

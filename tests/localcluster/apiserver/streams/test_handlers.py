@@ -632,7 +632,7 @@ _WEBSOCKET = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
-_NO_SPDY = "SPDY/3.1 is not supported: this server streams over WebSocket only, as "
+_NO_SPDY = "SPDY/3.1 is not supported: this server streams over WebSocket only, e.g. with "
 _NO_TUNNEL = "requested protocol(s) are not supported: [SPDY/3.1+portforward.k8s.io]; supports "
 _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 

@@ -156,7 +156,7 @@ def negotiate(request: web.BaseRequest, supported: tuple[Subprotocol, ...]) -> S
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
         raise api_errors.bad_request(
-            f"{upgrade} is not supported: this server streams over WebSocket only, as {supported[0].name}"
+            f"{upgrade} is not supported: this server streams over WebSocket only, e.g. with {supported[0].name}"
         )
     lines = request.headers.getall("Sec-WebSocket-Protocol", [])
     return choose_subprotocol([name for line in lines for name in line.split(",")], supported)

@@ -195,7 +195,7 @@ def gpu_environment(
 ) -> dict[str, str]:
     """Return the variables that make only the container's share of the pod's GPUs visible to the container.
 
-    `own` are the container's own variables: a CUDA_VISIBLE_DEVICES among them selects from the share, counted from 0.
+    `own` is the result of `environment`: a CUDA_VISIBLE_DEVICES in it selects from the share, counted from 0.
     """
     count = _gpu_count(container)
     if not count:
