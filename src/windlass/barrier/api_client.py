@@ -109,7 +109,7 @@ def _read(read: Callable[[], bytes]) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """Return the error message in one line. The response of a proxy may not be a Kubernetes `Status`."""
+    """Return as one line the message of the Kubernetes `Status`, or the start of another body, e.g. from a proxy."""
     try:
         text = msgspec.json.decode(body, type=_ErrorStatus).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -103,7 +103,7 @@ class GangWaiter:
         return result
 
     def _retry_until_timeout(self, watch: Callable[[], BarrierResult | None]) -> BarrierResult | None:
-        """Repeat `watch` until it returns a result; return None if the server denies it. Raises TimedOutError."""
+        """Repeat `watch` until it returns a result. Return None after an error of `_DENIED`. Raises TimedOutError."""
         is_reported, tries = False, 0
         while self._remaining > 0:
             start = self._monotonic()

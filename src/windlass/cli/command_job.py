@@ -89,10 +89,10 @@ def _roles(options: JobOptions) -> dict[str, int]:
     return {**roles, "worker": 1} if needs_worker else roles
 
 
-def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
-    name, equals, value = written.partition("=")
+def _pair(option: str, text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
     if not name or not equals:
-        raise click.UsageError(f"{option}: found {written!r}, expected {expected}")
+        raise click.UsageError(f"{option}: found {text!r}, expected {expected}")
     return name, value
 
 

@@ -38,7 +38,7 @@ class ForwardRequest(NamedTuple):
 BeforeReady = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
 """Called before waiting until the companion is ready. May raise ClientError."""
 WhileForwarding = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
-"""Runs while the port is forwarded, with the URL and the companion."""
+"""Receives the URL and the companion, and runs while the port is forwarded."""
 
 
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

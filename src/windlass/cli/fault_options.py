@@ -19,8 +19,8 @@ option = click.option(
 )
 
 
-def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
-    """Parse faults. `jobs` has each job's number of tasks by role. A task that no job has is an error.
+def parse(texts: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
+    """Parse faults. `jobs` are the numbers of tasks of each job, by role. A task that no job has is an error.
 
     Raises UsageError.
     """
@@ -28,7 +28,7 @@ def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[In
     for role, tasks in (pair for roles in jobs for pair in roles.items()):
         max_tasks[role] = max(tasks, max_tasks.get(role, 0))
     try:
-        found = tuple(map(fault_injection.parse, written))
+        found = tuple(map(fault_injection.parse, texts))
         fault_injection.require_tasks(found, max_tasks)
     except fault_injection.InjectionError as error:
         raise click.UsageError(f"{OPTION}: {error}") from error

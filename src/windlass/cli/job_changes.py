@@ -39,12 +39,14 @@ def raise_errors(errors: Sequence[str]) -> None:
 
 
 async def change(
-    connection: "Connection", names: Sequence[str], use: "Callable[[Connection, str], Awaitable[Change]]"
+    connection: "Connection",
+    names: Sequence[str],
+    change_job: "Callable[[Connection, str], Awaitable[Change]]",
 ) -> None:
-    """Apply a change to each job and print its message."""
+    """Change each job and print the message about the change. Raises ClientError."""
 
     async def act(name: str) -> None:
-        click.echo((await use(connection, name)).message)
+        click.echo((await change_job(connection, name)).message)
 
     _, errors = await apply_to_each(names, act)
     raise_errors(errors)

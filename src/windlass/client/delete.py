@@ -36,7 +36,7 @@ class Deletion(msgspec.Struct, frozen=True):
     kept_companions: tuple[str, ...] = ()
     """Names of the companions that were kept on request."""
     unlistable: tuple[str, ...] = ()
-    """The kinds that the user may not list."""
+    """Plural names of the kinds that the user may not list, other than RBAC_KINDS."""
 
 
 async def request_deletion(connection: Connection, name: str, *, keep_companions: bool = False) -> Deletion:

@@ -80,7 +80,7 @@ class ApiEvent(Sparse, frozen=True):
         return observed or self.last_timestamp or self.first
 
     @property
-    def times(self) -> int:
+    def occurrence_count(self) -> int:
         return (self.series.count if self.series is not None else 0) or self.count or 1
 
 
@@ -110,7 +110,7 @@ def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
     return Event(
         event.first,
         event.last,
-        event.times,
+        event.occurrence_count,
         event.type,
         event.reason,
         subject,
@@ -159,8 +159,8 @@ async def follow(connection: Connection, framework: Framework) -> AsyncGenerator
 
     def new_events(api_event: ApiEvent) -> list[Event]:
         event = _event_of(framework, api_event)
-        is_new = counts.get((api_event.metadata.uid, api_event.last), 0) < api_event.times
-        counts[api_event.metadata.uid, api_event.last] = api_event.times
+        is_new = counts.get((api_event.metadata.uid, api_event.last), 0) < api_event.occurrence_count
+        counts[api_event.metadata.uid, api_event.last] = api_event.occurrence_count
         return [event] if event is not None and is_new else []
 
     async with contextlib.aclosing(watch.watch_objects(connection, EVENTS)) as changes:

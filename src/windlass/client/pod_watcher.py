@@ -231,10 +231,10 @@ def are_unrecoverable(warnings: Sequence[events.ApiEvent]) -> bool:
     for each in fatal:
         if each.reason in _MOUNT_REASONS:
             found = _volume_in(each.message)
-            mounts[found[1] if found else ""] += each.times
+            mounts[found[1] if found else ""] += each.occurrence_count
     unnamed = mounts.pop("", 0)
-    times = (unnamed + max(mounts.values(), default=0), *(each.times for each in fatal))
-    return max(times) >= FATAL_COUNT
+    counts = (unnamed + max(mounts.values(), default=0), *(each.occurrence_count for each in fatal))
+    return max(counts) >= FATAL_COUNT
 
 
 def blocking_reason(pod: Pod) -> str:

@@ -34,7 +34,7 @@ from windlass.client.wait import Until
 
 Paths = str | Path | Sequence[str | Path]
 ProgressCallback = Callable[[str], None]
-"""Function that receives progress messages line by line."""
+"""Function that receives each progress message."""
 
 
 def _ignore(_: str) -> None:
@@ -104,8 +104,8 @@ class AsyncClient:
     async def start_companions(
         self, job: JobInput, *, folder: str | Path | None = None, on_progress: ProgressCallback = _ignore
     ) -> tuple[CompanionView, ...]:
-        """Start the TensorBoard, Jupyter or hub of a job, whether or not the job exists. They keep running when it is
-        submitted.
+        """Start the TensorBoard, Jupyter or hub of a job, whether or not the job exists. The companions keep running
+        when the job is submitted.
 
         `on_progress` receives a generated password, which is shown only once.
 

@@ -47,7 +47,8 @@ HELP = {
     "log_level": "Log level: debug, info, warning or error.",
     "events": "Whether to write Kubernetes events about Frameworks.",
 }
-"""The settings that `--help` shows. The flags of other settings are hidden; docs/configuration.md documents them."""
+"""Help texts of the settings that `--help` shows. docs/configuration.md documents the other settings; their flags are
+hidden."""
 
 
 def with_settings(command: F) -> F:

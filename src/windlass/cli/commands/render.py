@@ -228,8 +228,8 @@ def _password_notices(job: "Job", generated: "Mapping[Companion, ByUser]") -> It
 
 
 def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
-    """Return the share of the job's own NFS server, if it has one. The address is --nfs-server, else the DNS name of
-    its Service."""
+    """Return the share of the job's own NFS server; None if the job has none. The address is --nfs-server, else the DNS
+    name of the server's Service."""
     from windlass.render.storage import nfs_shares
 
     if job.nfs_server is None:

@@ -32,9 +32,9 @@ def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
     click.echo(cluster_options.run(cluster, client_scale.scale, name, numbers).message)
 
 
-def _parse_role(written: str) -> tuple[str, int]:
-    role, _, number = written.partition("=")
+def _parse_role(text: str) -> tuple[str, int]:
+    role, _, number = text.partition("=")
     is_number = number.isascii() and number.isdecimal() and len(number) < 10
     if not role or not is_number:
-        raise click.UsageError(f"found {written!r}, expected ROLE=NUMBER, e.g. worker=4")
+        raise click.UsageError(f"found {text!r}, expected ROLE=NUMBER, e.g. worker=4")
     return role, int(number)

@@ -1,4 +1,4 @@
-"""`windlass submit`: submit jobs to a cluster. `windlass.client.submit` does the work."""
+"""`windlass submit`: submit jobs to a cluster. `windlass.client.submit` implements it."""
 
 import base64
 import sys
@@ -207,7 +207,7 @@ def _with_sizes(body: "Json") -> "Json":
 async def _follow(
     connection: "Connection", created: "Sequence[Framework]", output: str, timeout: float | None
 ) -> int:
-    """Wait for all jobs, and return the first exit code other than 0."""
+    """Wait for all jobs, and return the first exit code other than 0; 0 if there is none."""
     from windlass.client.wait import Until
 
     codes = [

@@ -35,10 +35,10 @@ def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
     return value
 
 
-def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[str, ...]) -> dict[str, str]:
+def _assignments(_: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
     """Parse KEY=VALUE pairs. The last value of a key is used."""
     assignments = {}
-    for each in written:
+    for each in pairs:
         key, equals, value = each.partition("=")
         if not equals or not _VARIABLE.fullmatch(key):
             expected = "expected KEY=VALUE, with a KEY of letters, digits and underscores"
@@ -50,10 +50,10 @@ def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[st
 
 
 def _json_assignments(
-    context: click.Context, parameter: click.Parameter, written: tuple[str, ...]
+    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key, value in _assignments(context, parameter, written).items():
+    for key, value in _assignments(context, parameter, pairs).items():
         try:
             values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:

@@ -66,7 +66,7 @@ def first_failure(framework: Framework) -> Failure | None:
 
 
 def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
-    """Return the time, which has a resolution of seconds, then False for the task that completed the attempt."""
+    """Return when the task ended, in whole seconds, and False only for the task that completed the job's attempt."""
     attempt = None if framework.status is None else framework.status.attempt_status
     ended = None if attempt is None else attempt.completion_status
     trigger = None if ended is None else ended.trigger

@@ -199,7 +199,7 @@ class _Follower:
             self._note(f"the log of {source.label} was deleted before it was read completely")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
-        """Queue new lines, and return whether there was no temporary error.
+        """Queue new lines. Return False after a temporary error, otherwise True.
 
         Raises ClientError, and ResponseError for permanent errors.
         """
@@ -251,7 +251,7 @@ class _Follower:
             return False
 
     async def _status(self, source: Source) -> ContainerStatus | None:
-        """Return the current status of the container; None without one, or if its pod is deleted or replaced.
+        """Return the current status of the container; None if it has none, or if its pod is deleted or replaced.
 
         Raises ClientError, and ResponseError for error responses other than 404.
         """

@@ -45,7 +45,7 @@ class LineBuffer:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return the complete lines and, if it has become too long, the incomplete last line so far."""
+        """Return the complete lines, and the incomplete last line so far if it is too long to hold back."""
         data = self._rest + chunk
         end = data.rfind(b"\n") + 1
         if len(data) - end > self._max_bytes:

@@ -58,7 +58,7 @@ class AppliedPrerequisites:
         await self._start_companions()
 
     async def set_owner(self, framework: Framework) -> None:
-        """Set the owner of the objects that are deleted together with the job."""
+        """Set the owner of the objects that are deleted together with the job. An error response is only reported."""
         try:
             await prerequisites_objects.set_owner(self._connection, self._owned, framework)
         except ResponseError as error:

@@ -60,7 +60,7 @@ class Archive(msgspec.Struct, frozen=True):
 
 class _Entry(msgspec.Struct, frozen=True):
     name: str
-    """Relative path in the archive, with slashes. That of a folder ends with a slash."""
+    """Relative path in the archive, with slashes. The name of a folder ends with a slash."""
     path: Path
     size: int = 0
     """Size of a file. 0 for a folder or a link."""

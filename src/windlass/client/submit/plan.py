@@ -310,7 +310,7 @@ def render_framework(
     code: Code | None = None,
     share: Share | None = None,
 ) -> Json:
-    """Render the Framework of a job. One that was written by hand only gets a namespace, if it has none."""
+    """Render the Framework of a job. A Framework written by hand only gets a namespace, if it has none."""
     if submission.job is None:
         return manifest.in_namespace(submission.framework or {}, target.namespace)
     job = submission.in_namespace(target.namespace).job or submission.job

@@ -37,7 +37,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def in_place(code: Path) -> InPlace:
-    """Return the code for tasks on this machine. They start in its folder."""
+    """Return the code for tasks on this machine, which start in the folder of the code."""
     return InPlace(str(code if code.is_dir() else code.parent))
 
 

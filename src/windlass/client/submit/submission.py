@@ -1,4 +1,4 @@
-"""Submit jobs to a cluster: look up what exists there, plan, and apply the plan. A dry run stops after the plan."""
+"""Submit jobs to a cluster: look up existing jobs, plan, and apply the plan. A dry run stops after the plan."""
 
 from collections.abc import Sequence
 

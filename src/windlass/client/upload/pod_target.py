@@ -141,7 +141,8 @@ async def upload(
 ) -> Uploaded:
     """Upload through a pod with this name (default: a random one) and job label (default: its name).
 
-    `timeout` limits the start of the pod and, after that, the time without progress. Raises ClientError and ApiError.
+    `timeout` limits the start of the pod and, after that, the time without progress, except while checksums are
+    computed. Raises ClientError and ApiError.
     """
     callbacks = callbacks or ProgressCallbacks()
     name = name or f"upload-{secrets.token_hex(4)}"
