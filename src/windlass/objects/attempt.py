@@ -68,7 +68,7 @@ def _framework_reference(framework: Framework) -> Json:
 
 
 def owner_reference(api_version: str, kind: str, name: str, uid: str) -> Json:
-    """Return an owner reference: the object is deleted when its owner is.
+    """Return an owner reference: the object is deleted when its owner is deleted.
 
     `blockOwnerDeletion` keeps an owner that is deleted in the foreground until this object is deleted.
     """

@@ -154,8 +154,8 @@ def _notebook(resource: Resource) -> _Notebook:
 
 
 def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
-    """Return the variable with the cluster spec. It refers to the ConfigMap of plain objects if that is in the same
-    namespace; otherwise it contains the value."""
+    """Return the variable with the cluster spec. It refers to the ConfigMap of plain objects if that is in
+    `namespace`; otherwise it contains the value."""
     if is_plain and job.namespace == namespace:
         key = {"name": manifests.cluster_name(job.name), "key": manifests.CLUSTER_SPEC}
         return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}

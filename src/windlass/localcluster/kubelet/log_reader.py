@@ -120,7 +120,7 @@ class _OpenLog:
             self.files.pop().close()
 
     def next_lines(self) -> bytes:
-        """Return complete lines, empty at the end. Without `follow`, ignore lines written after the log was opened."""
+        """Return the next complete lines; empty at the end. Without `follow`, ignore lines written after `__init__`."""
         if self._follow and not self.files:
             self.files = self._all_files()
         while self.files:

@@ -1,4 +1,4 @@
-"""Choose a node for a pod, or report why it is unschedulable, in the words of kube-scheduler.
+"""Choose a node for a pod, or report why the pod is unschedulable, in the words of kube-scheduler.
 
 Pods are never preempted. Messages mention preemption nevertheless, because people and programs expect the messages of
 kube-scheduler.

@@ -17,7 +17,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 
 
 def selects(spec: Json, node: Json) -> bool:
-    """Return whether a node has all labels of a pod's nodeSelector and matches one of its required affinity terms."""
+    """Return whether a node has the labels of a pod's nodeSelector and matches a required affinity term, if any."""
     labels = node["metadata"].get("labels") or {}
     has_labels = all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
     terms = required_terms(spec)

@@ -59,7 +59,7 @@ class Scheduler(ControlLoop):
         return self._pending.has_active or self._pending.has_unreported or self._must_retry_all
 
     def step(self) -> None:
-        """Try groups of pods until a pod gets a node, an error occurs, or no more decisions are needed or allowed.
+        """Try at most _MAX_DECISIONS_PER_STEP groups of pods, until a pod gets a node or an error occurs.
 
         Then report one unschedulable pod.
         """

@@ -1,4 +1,4 @@
-"""Render JupyterHub, whose users get servers with the job's data: pods on a cluster, processes on one machine.
+"""Render JupyterHub, whose users get servers with the job's data: pods, or processes on an embedded cluster.
 
 Its settings are in hub.json; its configuration, which reads them, is in `files/`.
 """
@@ -104,7 +104,10 @@ def users_in(files: Mapping[str, str]) -> list[str]:
 
 
 def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
-    """Render the hub's container. On one machine it has the environment of the tasks, which users' servers inherit."""
+    """Render the hub's container.
+
+    On an embedded cluster, it has the environment of the tasks, which users' servers inherit.
+    """
     own = (
         servers.address_variable(),
         {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.HUB_FILE}"},

@@ -92,7 +92,7 @@ async def exchange(request: Request, reader: asyncio.StreamReader, writer: async
 
 
 async def discard_body(reader: asyncio.StreamReader) -> None:
-    """Read the headers and the beginning of the body, so that the server can finish."""
+    """Read the headers and the beginning of the body, so that the server can finish its response."""
     length = await _skip_headers(reader)
     left = _MAX_BODY if length is None else min(length, _MAX_BODY)
     while left > 0:

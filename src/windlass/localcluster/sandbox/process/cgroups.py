@@ -228,8 +228,8 @@ def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
     """Return the cgroup in which to create cgroups (version 2); None if there is none.
 
     Search upwards from the cgroup of this process for the first one that can have children with limits. The search ends
-    at a cgroup that has limits itself, because they must also apply to the new cgroups. If none is found, use the
-    cgroup of this process, after its processes have been moved to a child.
+    at a cgroup that has limits itself, because they must also apply to the new cgroups. If no such cgroup is
+    found, use the cgroup of this process, after its processes have been moved to a child.
     """
     folder = own
     while not _can_have_limited_children(folder):
@@ -344,7 +344,7 @@ def was_killed_for_memory(before: str, after: str) -> bool:
 
 
 def counter(text: str, name: str) -> int | None:
-    """Return a value of a file with lines of name and value, e.g. `cpu.stat`; None if it is missing."""
+    """Return a value of a file with lines of name and value, e.g. `cpu.stat`; None if the name is missing."""
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         if key == name and value.strip().isdigit():

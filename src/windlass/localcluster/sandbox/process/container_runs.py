@@ -210,7 +210,7 @@ class ContainerRun:
         with contextlib.suppress(OSError):
             self._control.send(messages.Signal(self._plan.id, number))
         if number == signal.SIGKILL:
-            # Usually the init process kills its container and reports the end. It cannot while it is stopped (SIGSTOP).
+            # Usually the init process kills its container and reports the end, but not while it is stopped (SIGSTOP).
             self._loop.call_later((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
 
     def _kill_init(self) -> None:

@@ -26,7 +26,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class _Counters(msgspec.Struct, frozen=True):
-    """The files of a cgroup that contain counters; empty if there is none."""
+    """The files of a cgroup that contain counters; empty if there is no such file."""
 
     cpu: str = ""
     memory: str = ""

@@ -19,7 +19,7 @@ def resolve(volume: Path, path: str) -> Path:
     except OSError as error:
         raise SubPathError(f"{error.filename or volume}: {error.strerror or error}") from error
     except RuntimeError as error:
-        # Python up to 3.12 raises it for circular links.
+        # Raised by Python up to 3.12 for circular links.
         raise SubPathError(f"{path} is a circular link") from error
     return found
 
