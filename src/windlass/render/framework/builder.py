@@ -15,8 +15,8 @@ from windlass.wire import durations
 def framework(
     job: Job, code: Code | None = None, share: Share | None = None, *, has_own_mounts: bool = True
 ) -> Json:
-    """Return the Framework of a job. `has_own_mounts`: whether pods have their own mounts. If not, there is no progress
-    file, and shmSize has no effect."""
+    """Return the Framework of a job. `has_own_mounts`: whether pods have their own mounts, so that any mountPath is
+    possible. If not, there is no progress file, and shmSize has no effect."""
     spec = _spec(job, code, share, has_own_mounts=has_own_mounts)
     return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
 

@@ -127,7 +127,7 @@ def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterato
 
 
 def folders_of(job: Job) -> tuple[str, ...]:
-    """Return the folders that the server creates."""
+    """Return the folders that are created on the disk of the server."""
     named = (volume.share.rstrip("/") for volume in job.volumes.values() if volume.share)
     return tuple(dict.fromkeys((*FOLDERS, *named)))
 

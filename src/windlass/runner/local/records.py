@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True):
     nodes: int
     has_controller: bool = True
     has_mounts: bool = True
-    """Whether pods have their own mounts."""
+    """Whether pods have their own mounts, so that any mountPath is possible."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -34,7 +34,7 @@ from windlass.wire.fault_injection import Injection
 
 MAX_EVENTS = 1_000
 MAX_PODS = 50_000
-"""Limits for a job that is retried without end."""
+"""Limits of a simulation, because a job may be retried without end."""
 DEFAULT_UNTIL = 30 * 86400.0
 
 
@@ -225,7 +225,10 @@ class _PlanRun:
     def _reason_for_no_end(self, until: float) -> str:
         """Return why the job does not end."""
         if self._is_over_limit:
-            return f"it is retried without end ({len(self._events)} events and {self._pods.created} pods simulated)"
+            return (
+                f"it has not ended after {len(self._events)} events and {self._pods.created} pods, and may be retried "
+                "without end"
+            )
         is_at_rest = self._timeline.next_time() is None and self._queue.next_time() is None
         if not is_at_rest:
             return f"it is still running after {durations.format_seconds(until)}"

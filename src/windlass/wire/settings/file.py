@@ -287,7 +287,7 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
     if completion.is_reserved(node.value):
         reserved = " and ".join(f"{codes.start} to {codes.stop - 1}" for codes in completion.RESERVED_CODES)
         yield diagnostics.error(
-            node, path, f"found {node.value}, but {reserved} are reserved: choose a code outside"
+            node, path, f"found {node.value}, but {reserved} are reserved: choose another code"
         )
     if node.value in first_lines:
         yield diagnostics.error(
