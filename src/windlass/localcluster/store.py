@@ -7,8 +7,7 @@ resumes from the history, and a list that began at some version is continued as 
 A write is part of a transaction in a write-ahead log: once committed, it survives a kill of this process. (A power
 failure may lose the latest writes, because the log is synced only at checkpoints.) With `schedule`, the store commits
 all writes of one iteration of the event loop together. A server waits for the commit with `on_commit` before it
-responds, and listeners are called after the commit. The store belongs to one thread of one process, and rejects other
-processes.
+responds; listeners are called after the commit. The store belongs to one thread, and rejects other processes.
 
 The store uses two fields of an object: metadata.resourceVersion, which it writes, and metadata.ownerReferences, by
 which dependents are found. A key, in the column `place`, is `namespace/name`, or `name` for cluster-scoped objects.
