@@ -176,8 +176,8 @@ class Operator:
             port,
             metrics=self._metrics.exposition,
             content_type=CONTENT_TYPE,
-            alive=lambda: "",
-            ready=self._not_ready_reason,
+            check_liveness=lambda: "",
+            check_readiness=self._not_ready_reason,
         ) as bound_port:
             if bound_port is not None:
                 address = f"{host or '0.0.0.0'}:{bound_port}"  # noqa: S104

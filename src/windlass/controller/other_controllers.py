@@ -1,7 +1,7 @@
 """Detects other controllers that write the status of a Framework (A8), from its managedFields.
 
 A controller that ran in the cluster earlier has left its name in every Framework, so the name alone means little. A
-controller whose name appears, or whose time changes, after the Framework was first seen is still running. Only times
+controller is still running if its name appears, or its time changes, after the Framework was first seen. Only times
 that the API server wrote are compared with each other.
 """
 

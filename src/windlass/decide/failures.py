@@ -1,6 +1,6 @@
 """Classifies ended pods and failed pod creations: completion code, phrase, type and diagnostics (statements 18 to 23).
 
-The input is views of pods and errors of the API server. This module decides neither whether a failure is retried nor
+The inputs are views of pods and errors of the API server. This module decides neither whether a failure is retried nor
 whether a configuration is valid (statement 19 of docs/behaviours.md).
 """
 
@@ -154,7 +154,7 @@ def _terminated_state(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """Return the completion status after the creation of a pod failed, or None if it is retried (behaviour 23)."""
+    """Return the completion status after the creation of a pod failed, or None to retry the creation (behaviour 23)."""
     reason = failure.reason or _REASON_BY_HTTP_STATUS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request was garbled: the server could not recognize the kind of the object.
@@ -168,8 +168,8 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
 
 def _is_controller_forbidden(failure: ApiFailure) -> bool:
     """Return whether the controller itself may not create pods: a role is missing, or the server has just started and
-    does not know the roles yet. The authorizer's message does not contain the name of the pod; that of an admission
-    plugin does."""
+    does not know the roles yet. The authorizer's message does not contain the name of the pod; the message of an
+    admission plugin contains it."""
     return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
@@ -205,8 +205,8 @@ def _truncate_text(text: str) -> str:
 def _unmatched(
     pod: PodView, diagnostics: str, pod_status: PodCompletionStatus
 ) -> TaskAttemptCompletionStatus:
-    """Return the completion status of a failed pod that no class matches. If a container failed, the code is the exit
-    code of the one that ended last; of several that ended in the same second, the first in order."""
+    """Return the completion status of a failed pod that no class matches. If containers failed, the code is the exit
+    code of the failed container that ended last, or of the first one of those that ended in the same second."""
     ends = [end for container in pod.containers if (end := _terminated_state(container)) is not None]
     failed = [end for end in ends if end.exit_code != 0]
     if not failed:

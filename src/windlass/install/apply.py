@@ -33,6 +33,7 @@ class Outcome(StrEnum):
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
     LEFT_UNCHANGED = "left unchanged"
+    """The object was not created by `windlass install`."""
     SKIPPED = "skipped"
 
 

@@ -56,7 +56,8 @@ async def foreign_objects(send: Send, namespace: str) -> list[str]:
     """Return the names of a few objects of a namespace, of any kind, that neither `windlass install` nor Kubernetes
     itself created, and that are not being deleted.
 
-    A kind whose definition was just deleted may still be in the discovery document. Listing it then fails with 404.
+    A kind whose definition was just deleted may still be in the discovery document. Listing it then fails with
+    404, which is ignored.
     """
     found: list[str] = []
     for resource in await _namespaced_resources(send):

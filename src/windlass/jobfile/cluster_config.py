@@ -179,7 +179,7 @@ def _check_resource(
 
 
 _check_first_letter = rules.text_check(
-    rules.starts_with_letter, "a name that starts with a letter, because Services are named after it"
+    rules.starts_without_digit, "a name that starts with a letter, because Services are named after it"
 )
 _check_image = rules.text_check(re.compile(r"\S+").fullmatch, "the name of an image, without spaces")
 

@@ -189,7 +189,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
     written, at = board.get("name"), diagnostics.field(path, "name")
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
-    if written is not None and name and not rules.starts_with_letter(name):
+    if written is not None and name and not rules.starts_without_digit(name):
         yield from structural_validation.wrong_value(written, rules.EXPECTED_SERVICE_NAME, at)
     if job and name in {job, f"{job}-nfs", f"{job}-{Companion.JUPYTER}", f"{job}-{Companion.HUB}"}:
         message = (

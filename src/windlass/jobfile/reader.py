@@ -197,7 +197,7 @@ _SHARED_RULES: dict[str, rules.Check] = {
     "pod": _check_pod,
 }
 _RULES: dict[str, rules.Check] = {
-    "name": rules.text_check(rules.starts_with_letter, rules.EXPECTED_SERVICE_NAME),
+    "name": rules.text_check(rules.starts_without_digit, rules.EXPECTED_SERVICE_NAME),
     "namespace": rules.check_namespace,
     "envFrom": rules.type_check("[]V1EnvFromSource"),
     "volumes": volumes.check,

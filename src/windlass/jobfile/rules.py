@@ -54,7 +54,7 @@ def type_check(type_name: str) -> Check:
     return check
 
 
-def starts_with_letter(name: str) -> bool:
+def starts_without_digit(name: str) -> bool:
     """Return whether the name does not start with a digit. Other invalid characters are reported elsewhere."""
     return not name[:1].isdecimal()
 

@@ -13,7 +13,7 @@ _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
 def is_valid_url(text: str) -> bool:
-    """Return whether a URL is valid: a known scheme, a host and valid characters."""
+    """Return whether a URL has a known scheme, a host, valid characters and, if it has a port, a valid one."""
     found = _ADDRESS.fullmatch(text)
     return found is not None and text.isprintable() and int(found["port"] or 1) in range(1, 65536)
 

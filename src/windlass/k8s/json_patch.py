@@ -230,7 +230,7 @@ def _index(token: str, size: int) -> int:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal. Unlike `==` in Python, true is not 1."""
+    """Return whether two JSON values are equal. Unlike with `==` in Python, true is not 1, and 1 is not 1.0."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -105,7 +105,7 @@ invalid item."""
 def merge_pod_template(original: Object, patch: Object) -> Object:
     """Return a pod template with a patch by a user merged into it. Neither argument changes.
 
-    It differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the item of the
+    The merge differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the item of the
     same name, new items of a list come last, so that the main container stays the first, and directives are not
     supported.
     """

@@ -41,8 +41,8 @@ class Controller:
             port,
             metrics=lambda: b"windlass_leader 1\n",
             content_type=metrics.CONTENT_TYPE,
-            alive=lambda: self.alive,
-            ready=lambda: self.ready,
+            check_liveness=lambda: self.alive,
+            check_readiness=lambda: self.ready,
         )
 
 
@@ -80,8 +80,8 @@ def test_metrics_are_served_as_prometheus_reads_them() -> None:
             0,
             metrics=measured.exposition,
             content_type=metrics.CONTENT_TYPE,
-            alive=lambda: "",
-            ready=lambda: "",
+            check_liveness=lambda: "",
+            check_readiness=lambda: "",
         )
         async with serving as port, aiohttp.request("GET", f"http://127.0.0.1:{port}/metrics") as response:
             return response.headers["Content-Type"], await response.text()

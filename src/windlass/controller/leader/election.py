@@ -14,7 +14,7 @@ from windlass.k8s import times
 from windlass.model.base import Json
 
 JITTER = 0.2
-"""Fraction of the retry period by which a candidate may wait longer, so that candidates do not poll in step."""
+"""Maximum fraction of the retry period that a candidate waits in addition, so that candidates do not poll in step."""
 MAX_DURATION = 2**31 - 1
 """Seconds, the limit of a 32-bit field."""
 MIN_DURATION_SECONDS = 1
@@ -95,7 +95,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
         )
 
     def _next_renew_time(self, now: datetime) -> datetime:
-        """Return a time that differs from the last renew time: candidates do not notice a write without a change."""
+        """Return a time that differs from the last renew time: the API server does not store an unchanged object."""
         return now if now != self.renew_time else now + timedelta(microseconds=1)
 
 

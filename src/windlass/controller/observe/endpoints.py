@@ -26,8 +26,8 @@ async def serving(
     *,
     metrics: Callable[[], bytes],
     content_type: str,
-    alive: HealthCheck,
-    ready: HealthCheck,
+    check_liveness: HealthCheck,
+    check_readiness: HealthCheck,
 ) -> AsyncIterator[int | None]:
     """Serve the endpoints and yield their port. Port 0 selects a free port; None disables the endpoints."""
     if port is None:
@@ -36,8 +36,8 @@ async def serving(
     headers = {"Content-Type": content_type}
     application = web.Application()
     application.router.add_get("/metrics", _handler(lambda: web.Response(body=metrics(), headers=headers)))
-    application.router.add_get("/healthz", _handler(lambda: _health_response(alive())))
-    application.router.add_get("/readyz", _handler(lambda: _health_response(ready())))
+    application.router.add_get("/healthz", _handler(lambda: _health_response(check_liveness())))
+    application.router.add_get("/readyz", _handler(lambda: _health_response(check_readiness())))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
