@@ -246,7 +246,7 @@ class Kubelet:
     def runs(self) -> Iterator[ContainerRun]:
         for uid, worker in self._workers.items():
             node = worker.pod["spec"]["nodeName"]
-            for container, started in worker.containers.runs():
+            for container, started in worker.containers.running_containers():
                 target = Target(started.init_pid, started.cgroups)
                 yield ContainerRun(uid, node, container.name, started.run_id, started.at, target)
 

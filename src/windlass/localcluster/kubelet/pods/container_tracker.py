@@ -84,7 +84,7 @@ class ContainerTracker:
         currents = [container.current for container in self.record.all_containers]
         return [*self._starting.values(), *(each.id for each in currents if isinstance(each, Running))]
 
-    def runs(self) -> list[tuple[ContainerRecord, messages.Started]]:
+    def running_containers(self) -> list[tuple[ContainerRecord, messages.Started]]:
         """Return the running containers, each with the supervisor's report of its start."""
         found = []
         for container in self.record.all_containers:
