@@ -155,7 +155,7 @@ def test_missing_file_is_reported(cluster: Cluster, folder: Path, web: Web) -> N
     assert "the preflight failed: /data/digits/none.csv does not exist" in message
     assert "on the job's NFS server" in message
     assert message.endswith(
-        "These objects for its files were created and are kept: PersistentVolumeClaim lacking-nfs."
+        "These objects for the job's files were created and are kept: PersistentVolumeClaim lacking-nfs."
     )
     cluster.is_clean_but_for_storage("lacking")
 
@@ -184,7 +184,7 @@ def test_ctrl_c_while_data_is_loaded(cluster: Cluster, folder: Path, web: Web) -
     done = going.done().expect(130)
     assert (
         done.lines[-1]
-        == "endless: These objects for its files were created and are kept: PersistentVolumeClaim endless-nfs."
+        == "endless: These objects for the job's files were created and are kept: PersistentVolumeClaim endless-nfs."
     )
     cluster.is_clean_but_for_storage("endless")
 

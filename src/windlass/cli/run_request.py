@@ -85,7 +85,8 @@ def _command_source(command: tuple[str, ...], job_options: JobOptions) -> Source
     if missing_options:
         options = " ".join(f"'{option}'" for option in missing_options)
         click.echo(
-            f"the script has options for its peers that the command does not set: add {options}", err=True
+            f"the script has options for peer discovery that the command does not set: add {options}",
+            err=True,
         )
     submission = command_job.submission(command, job_options, folder)
     return Source(Contents((submission,), (), ()), folder)

@@ -370,12 +370,12 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
     ),
     "a file": (NEEDS, missing_file, RejectedError, r"/data/train.csv is not there: it should be elsewhere"),
     "deleted pod": (NEEDS, deleted, ClientError, "its pod was deleted"),
-    "data": (LOADS, failed_load, RejectedError, "cannot load its data: .*backoff limit"),
+    "data": (LOADS, failed_load, RejectedError, "cannot load the data of the job: .*backoff limit"),
     "a step": (
         LOADS,
         failed_step,
         RejectedError,
-        "cannot load its data: step load-0 exited with code 3: load-0 of digits-load-data-x",
+        "cannot load the data of the job: step load-0 exited with code 3: load-0 of digits-load-data-x",
     ),
 }
 
@@ -494,7 +494,7 @@ def test_ctrl_c_leaves_only_storage(scene: Scene) -> None:
     assert scene.get("persistentvolumeclaims", "digits-nfs") is not None
     assert (
         going.told[-1]
-        == "digits: These objects for its files were created and are kept: PersistentVolumeClaim digits-nfs."
+        == "digits: These objects for the job's files were created and are kept: PersistentVolumeClaim digits-nfs."
     )
 
 

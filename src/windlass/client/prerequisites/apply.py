@@ -72,7 +72,7 @@ class AppliedPrerequisites:
     def kept_objects_message(self) -> str:
         """A sentence about the objects that are kept; empty if there are none."""
         names = ", ".join(map(str, self._permanent))
-        return f"These objects for its files were created and are kept: {names}." if names else ""
+        return f"These objects for the job's files were created and are kept: {names}." if names else ""
 
     async def _apply_secret(self, body: Json) -> None:
         """Create, replace or update the job's Secret. Companions use it too: it is kept if one of them is."""

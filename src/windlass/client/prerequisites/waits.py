@@ -46,12 +46,12 @@ async def until_loaded(connection: Connection, job: Object, locations: Mapping[s
         ),
         watcher,
         START_SECONDS,
-        "cannot load its data",
+        "cannot load the data of the job",
         may_continue=lambda: watcher.has_started,
     )
     if not ended.is_complete:
         message = await _failure_message(connection, job) or ended.failure or "unknown reason"
-        raise RejectedError(f"cannot load its data: {message}")
+        raise RejectedError(f"cannot load the data of the job: {message}")
 
 
 async def until_checked(
