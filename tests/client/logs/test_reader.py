@@ -83,7 +83,7 @@ def test_selected_lines(
 
 
 def test_fields_of_a_line(kept: Place) -> None:
-    first, last = read(kept, "digits", "worker-0", times=True)
+    first, last = read(kept, "digits", "worker-0", has_timestamps=True)
     assert (first.task, first.container, first.attempt) == ("worker-0", "main", 0)
     assert (first.time, first.is_ended) == ("2026-01-01T00:00:03.000000000Z", True)
     assert (last.data, last.is_ended) == (b"five, and no end", False)

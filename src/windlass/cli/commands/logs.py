@@ -88,7 +88,7 @@ def logs(
         previous=previous,
         since_seconds=since,
         tail=tail,
-        times=timestamps or is_json,
+        has_timestamps=timestamps or is_json,
         container=container,
     )
     is_coloured = colours.is_enabled(color, is_terminal=sys.stdout.isatty())
@@ -98,7 +98,9 @@ def logs(
         width = _label_width(framework, selector)
         task_colours = colours.assign(tasks.task_names(framework)) if is_coloured else {}
         format_line = (
-            _format_json if is_json else _text_formatter(selector, width, task_colours, has_times=timestamps)
+            _format_json
+            if is_json
+            else _text_formatter(selector, width, task_colours, has_timestamps=timestamps)
         )
         batches = reader.read_batches(connection, framework, selector, options, note=errors.note)
         async with contextlib.aclosing(batches):
@@ -148,7 +150,7 @@ def _format_json(line: "Line") -> bytes:
 
 
 def _text_formatter(
-    selector: "TaskSelector", width: int, task_colours: Mapping[str, int], *, has_times: bool
+    selector: "TaskSelector", width: int, task_colours: Mapping[str, int], *, has_timestamps: bool
 ) -> "Callable[[Line], bytes]":
     """Return a formatter of text lines. It keeps escape sequences that the container wrote, e.g. colours."""
 
@@ -158,7 +160,7 @@ def _text_formatter(
 
     def format_line(line: "Line") -> bytes:
         is_single = selector.selects_one_task and line.label == line.task
-        time = f"{line.time} ".encode() if has_times and line.time else b""
+        time = f"{line.time} ".encode() if has_timestamps and line.time else b""
         if is_single:
             return time + line.data + (b"\n" if line.is_ended else b"")
         return label(line.label, line.task) + time + line.data + b"\n"

@@ -35,7 +35,7 @@ _OPTIONAL_KINDS = [
 """Kinds of objects that only some settings of a companion require."""
 
 
-async def resolve(
+async def resolve_on_cluster(
     connection: Connection, prerequisites: Prerequisites, owner: str, report: Report
 ) -> ResolvedCompanions:
     """Combine the planned settings with those on the cluster. `owner` is the UID of the existing Framework, or empty.

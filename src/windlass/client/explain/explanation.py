@@ -254,10 +254,10 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
     # Timestamps distinguish log lines from a message that the kubelet sends in place of a log.
-    request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
+    request = container_log.request(source, connection.namespace, LogOptions(tail=count), has_timestamps=True)
     log: deque[str] = deque(maxlen=count)
     try:
-        async for batch in container_log.read_batches(connection, request, source, times=True):
+        async for batch in container_log.read_batches(connection, request, source, has_timestamps=True):
             log.extend(line.text for line in batch)
     except ApiError:
         return failure

@@ -32,7 +32,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     since_seconds: float | None = None
     tail: int | None = None
     """Number of last lines of each container; None for all."""
-    times: bool = False
+    has_timestamps: bool = False
     """Whether lines must have timestamps. Merged and followed lines always have them."""
     container: str = ""
     """Name of the container; empty for all except init containers."""
@@ -66,14 +66,16 @@ def sources_of(pod: Pod, options: LogOptions) -> list[Source]:
     ]
 
 
-def request(source: Source, namespace: str, options: LogOptions, *, since: str = "", times: bool) -> Request:
+def request(
+    source: Source, namespace: str, options: LogOptions, *, since: str = "", has_timestamps: bool
+) -> Request:
     """Return the request for a log. `since` replaces sinceSeconds and tailLines when reading is resumed."""
     query = {"sinceTime": since}
     if not since:
         seconds, tail = options.since_seconds, options.tail
         query["sinceSeconds"] = "" if seconds is None else str(max(1, math.ceil(seconds)))
         query["tailLines"] = "" if tail is None else str(tail)
-    flags = {"follow": options.follow, "previous": options.previous, "timestamps": times}
+    flags = {"follow": options.follow, "previous": options.previous, "timestamps": has_timestamps}
     query |= {name: "true" if is_set else "" for name, is_set in flags.items()}
     return requests.log(namespace, source.pod.name, container=source.container, **query)
 
@@ -83,7 +85,7 @@ async def read_batches(
     log_request: Request,
     source: Source,
     *,
-    times: bool,
+    has_timestamps: bool,
     cursor: Cursor | None = None,
     is_expected_pod: Callable[[], Awaitable[bool]] | None = None,
     note: Note = ignore_note,
@@ -106,7 +108,7 @@ async def read_batches(
         found = []
         for piece in pieces:
             data = piece.data
-            if times and not piece.is_continuation:
+            if has_timestamps and not piece.is_continuation:
                 stamp, data = log_lines.split_timestamp(data)
                 data = log_lines.without_inner_timestamps(data)
                 is_kubelet_message = not stamp

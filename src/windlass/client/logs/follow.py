@@ -204,7 +204,7 @@ class _Follower:
         Raises ClientError, and ResponseError for permanent errors.
         """
         request = container_log.request(
-            source, self._connection.namespace, options, since=cursor.since, times=True
+            source, self._connection.namespace, options, since=cursor.since, has_timestamps=True
         )
 
         async def is_expected_pod() -> bool:
@@ -219,7 +219,7 @@ class _Follower:
             self._connection,
             request,
             source,
-            times=True,
+            has_timestamps=True,
             cursor=cursor,
             is_expected_pod=is_expected_pod,
             note=note,

@@ -206,11 +206,13 @@ def _time_key(time: str) -> int:
 async def _read_one(
     connection: Connection, source: Source, options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[list[Line], None]:
-    times = options.times or not is_only
+    has_timestamps = options.has_timestamps or not is_only
     options = msgspec.structs.replace(options, follow=False)
-    request = container_log.request(source, connection.namespace, options, times=times)
+    request = container_log.request(source, connection.namespace, options, has_timestamps=has_timestamps)
     try:
-        async for batch in container_log.read_batches(connection, request, source, times=times, note=note):
+        async for batch in container_log.read_batches(
+            connection, request, source, has_timestamps=has_timestamps, note=note
+        ):
             yield batch
     except NotFoundError as error:
         _report(f"the pod of {source.label} was deleted with its log", error, note, is_only=is_only)

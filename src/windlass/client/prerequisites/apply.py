@@ -125,7 +125,9 @@ class AppliedPrerequisites:
         companions = self._prerequisites.job.companions
         if not companions:
             return
-        resolved = await creation.resolve(self._connection, self._prerequisites, self._owner, self._report)
+        resolved = await creation.resolve_on_cluster(
+            self._connection, self._prerequisites, self._owner, self._report
+        )
         for companion, options in companions.items():
             bodies = creation.bodies(self._prerequisites, companion, self.share, resolved)
             applied = [await self._create_or_adopt(body, is_kept=options.keep) for body in bodies]

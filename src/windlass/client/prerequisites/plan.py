@@ -95,7 +95,7 @@ def plan(
     return planned if planned.rendered_objects() else None
 
 
-def depend_on_cluster_kind(job: Job) -> bool:
+def may_differ_if_embedded(job: Job) -> bool:
     """Return whether the prerequisites may be different on an embedded cluster."""
     return job.nfs_server is not None or bool(_loaded_folders(job)) or bool(job.companions)
 

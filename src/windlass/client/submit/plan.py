@@ -295,13 +295,13 @@ def plan_job(
     )
 
 
-def depends_on_cluster_kind(submission: Submission) -> bool:
+def may_differ_if_embedded(submission: Submission) -> bool:
     """Return whether the plan of a job may be different on an embedded cluster."""
     job = submission.job
     if job is None:
         return False
     may_lack_image = any(role.tasks > 0 and not (role.image or job.image) for role in job.roles.values())
-    return may_lack_image or bool(job.code) or prerequisites_plan.depend_on_cluster_kind(job)
+    return may_lack_image or bool(job.code) or prerequisites_plan.may_differ_if_embedded(job)
 
 
 def render_framework(

@@ -54,10 +54,10 @@ async def _plan(connection: Connection, source: Source, options: SubmitOptions) 
         for each in frameworks:
             require_replaceable(each, job_connection.namespace, is_rerun=options.is_rerun)
         existing[job_connection.namespace, submission.name] = frameworks
-    needs_cluster_kind = any(map(planner.depends_on_cluster_kind, submissions))
+    may_differ_if_embedded = any(map(planner.may_differ_if_embedded, submissions))
     target = Target(
         namespace=connection.namespace,
-        is_embedded=needs_cluster_kind and await connection.is_embedded(),
+        is_embedded=may_differ_if_embedded and await connection.is_embedded(),
         description=connection.where,
     )
     return planner.plan(source, target, options, existing)
