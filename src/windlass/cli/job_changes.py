@@ -1,4 +1,4 @@
-"""Apply `stop`, `suspend`, `resume` or `delete` to several jobs, even if some of them do not exist or are completed."""
+"""Apply `stop`, `suspend`, `resume` or `delete` to several jobs, even if some of them are missing or completed."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 async def apply_to_each(
     names: Sequence[str], act: Callable[[str], Awaitable[T]]
 ) -> tuple[list[T], list[str]]:
-    """Apply `act` to each job. Return the results, and the errors about jobs that do not exist or have completed."""
+    """Apply `act` to each job. Return the results, and the messages of ObjectNotFoundError and CompletedError."""
     from windlass.client.errors import CompletedError, NotInstalledError, ObjectNotFoundError
 
     results: list[T] = []

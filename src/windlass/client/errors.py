@@ -10,7 +10,7 @@ class ClientError(Exception):
 
 
 class NoClusterError(ClientError):
-    """No cluster or no credentials are configured."""
+    """No cluster is configured, or its configuration or credentials cannot be used."""
 
 
 class UnreachableError(ClientError):
@@ -18,7 +18,7 @@ class UnreachableError(ClientError):
 
 
 class RejectedError(ClientError):
-    """The API server rejected the request, or the cluster could not carry it out."""
+    """The API server rejected the request, or the request could not be carried out."""
 
 
 class ObjectNotFoundError(ClientError):
@@ -38,12 +38,12 @@ class ObjectExistsError(ClientError):
 
 
 class CompletedError(ClientError):
-    """The job has completed, so the operation is no longer possible."""
+    """The job has completed, or is being stopped or deleted, so the operation is no longer possible."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
-        """The completion code of the job."""
+        """The completion code of the job, if it is known."""
 
 
 class TimedOutError(ClientError):
@@ -51,7 +51,7 @@ class TimedOutError(ClientError):
 
 
 class InvalidJobError(ClientError):
-    """The job file or the command line is invalid."""
+    """The job file, the command line or an argument, e.g. a file to upload, is invalid."""
 
     def __init__(self, message: str, faults: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)

@@ -52,7 +52,7 @@ class PodWatcher:
         self._label_selector = label_selector
         self._name = name
         self._pods: dict[str, Pod] = {}
-        self.is_deleted = False
+        self.had_no_pod = False
         """Whether no pod remained after the last list or deletion, even if one was created since."""
         self._events: dict[str, events.ApiEvent] = {}
         """By UID, the newest last."""
@@ -116,7 +116,7 @@ class PodWatcher:
 
     async def wait_until_finished(self) -> Pod:
         """Wait until a pod has terminated, and return it. Raises ObjectDeletedError if there is no pod."""
-        await self.wait_until(lambda: self.is_deleted or any(pod.is_over for pod in self.pods))
+        await self.wait_until(lambda: self.had_no_pod or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
             raise ObjectDeletedError("its pod was deleted meanwhile")
@@ -186,13 +186,13 @@ class PodWatcher:
                 match change:
                     case Listed(items=items):
                         self._pods = {pod.uid: pod for pod in map(pods.decode, items)}
-                        self.is_deleted = not self._pods
+                        self.had_no_pod = not self._pods
                     case Changed(object=body):
                         pod = pods.decode(body)
                         self._pods[pod.uid] = pod
                     case Deleted(object=body):
                         self._pods.pop(pods.decode(body).uid, None)
-                        self.is_deleted = not self._pods
+                        self.had_no_pod = not self._pods
                 await self._notify()
 
     async def _watch_events(self) -> None:

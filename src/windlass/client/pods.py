@@ -219,7 +219,7 @@ class Pod(Sparse, frozen=True):
             if status.has_started or status.has_run_before:
                 yield run
 
-    def is_of(self, framework: Framework) -> bool:
+    def may_belong_to(self, framework: Framework) -> bool:
         """Return whether the pod is not marked as a pod of another Framework, e.g. an earlier one of the same name."""
         return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
 

@@ -121,7 +121,9 @@ async def list_pods(
     """Return the existing pods of the selected tasks, ordered by role as in the spec and by index."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, pod_selector(framework))
     selected = selector or TaskSelector()
-    found = [pod for pod in map(pods.decode, listed) if pod.is_of(framework) and selected.matches(pod.task)]
+    found = [
+        pod for pod in map(pods.decode, listed) if pod.may_belong_to(framework) and selected.matches(pod.task)
+    ]
     order = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
     return sorted(
         found, key=lambda pod: (order.get(pod.task.role, len(order)), pod.task.role, pod.task.index)

@@ -264,7 +264,7 @@ def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def briefly(self: PodWatcher, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
         async def time_is_over() -> NoReturn:
-            await self.wait_until(lambda: self.is_deleted or bool(self.pods))
+            await self.wait_until(lambda: self.had_no_pod or bool(self.pods))
             raise TimeoutError
 
         return await watched(self, *works, time_is_over(), **options)

@@ -124,7 +124,7 @@ async def _write(
 
 
 def _label_width(framework: "Framework", selector: "TaskSelector") -> int:
-    """Return the width of the label column: the longest task name, at most MAX_LABEL_WIDTH."""
+    """Return the width of the label column: the length of the longest task name, at most MAX_LABEL_WIDTH."""
     widths = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
         for role in framework.spec.task_roles

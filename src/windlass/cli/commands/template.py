@@ -158,13 +158,13 @@ def _decoded(data: bytes, file: str) -> str:
         raise CommandError(f"{file}:{line}: a template must be UTF-8", exit_codes.USAGE) from error
 
 
-def _rendered(source: str, file: str, variables: Mapping[str, Any], assigned: set[str]) -> "Rendered":
+def _rendered(source: str, file: str, variables: Mapping[str, Any], set_by_options: set[str]) -> "Rendered":
     from windlass.render.templates import rendering
     from windlass.render.templates.jinja import TemplateError
 
     inputs = inputs_of(source)
     included = dict(_included_templates(file, inputs.templates)) if inputs is not None else {}
-    unused = assigned - inputs.variables if inputs is not None and not inputs.templates else set()
+    unused = set_by_options - inputs.variables if inputs is not None and not inputs.templates else set()
     for key in sorted(unused):
         click.echo(f"the variable {key} has no effect: the template assigns it or does not use it", err=True)
     try:

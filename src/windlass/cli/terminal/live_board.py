@@ -146,7 +146,7 @@ def _spec_task_names(job: Manifest, framework: Framework) -> Iterator[str]:
 
 def _updated_row(row: Row, task: TaskStatus) -> Row:
     attempt = task.attempt_status
-    phase, code = _phase(task)
+    phase, code = _phase_and_code(task)
     return msgspec.structs.replace(
         row,
         phase=phase,
@@ -159,7 +159,7 @@ def _updated_row(row: Row, task: TaskStatus) -> Row:
     )
 
 
-def _phase(task: TaskStatus) -> tuple[Phase, int | None]:
+def _phase_and_code(task: TaskStatus) -> tuple[Phase, int | None]:
     completion = task.attempt_status.completion_status
     if task.state not in OVER_STATES or completion is None:
         return _PHASES.get(task.state, Phase.STOPPED), None

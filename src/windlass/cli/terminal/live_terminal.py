@@ -107,7 +107,7 @@ class Screen:
         self._event_lines: list[str] = []
         self._verdicts: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._next: asyncio.TimerHandle | None = None
+        self._next_drawing: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
 
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
@@ -189,13 +189,13 @@ class Screen:
         self._schedule_drawing()
 
     def _schedule_drawing(self) -> None:
-        if self._loop is None or self._next is not None:
+        if self._loop is None or self._next_drawing is not None:
             return
         due = max(self._drawn_at + SECONDS_BETWEEN_DRAWINGS, self._loop.time())
-        self._next = self._loop.call_at(due, self._draw_scheduled)
+        self._next_drawing = self._loop.call_at(due, self._draw_scheduled)
 
     def _draw_scheduled(self) -> None:
-        self._next = None
+        self._next_drawing = None
         if self._loop is not None:
             self._drawn_at = self._loop.time()
             self.draw()

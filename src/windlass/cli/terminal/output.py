@@ -143,7 +143,7 @@ class Writer:
             raise self._error
 
     def _write(self) -> None:
-        while (pieces := self._next()) is not None:
+        while (pieces := self._next_pieces()) is not None:
             try:
                 _write_all(self._stream, b"".join(pieces))
             except (OSError, ValueError) as error:
@@ -160,7 +160,7 @@ class Writer:
             self._is_writing = False
             self._when_written()
 
-    def _next(self) -> list[bytes] | None:
+    def _next_pieces(self) -> list[bytes] | None:
         with self._changed:
             while not self._pending and not self._is_finished:
                 self._changed.wait()

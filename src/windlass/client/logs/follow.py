@@ -141,7 +141,7 @@ class _Follower:
     # Logs
 
     def _start_reading(self, pod: Pod) -> None:
-        if not pod.is_of(self._framework) or not self._selector.matches(pod.task):
+        if not pod.may_belong_to(self._framework) or not self._selector.matches(pod.task):
             return
         for source in container_log.sources_of(pod, self._options):
             status = pod.status_of(source.container)

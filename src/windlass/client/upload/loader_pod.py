@@ -165,7 +165,7 @@ async def _wait_until_running(
 
 def _has_started(watcher: PodWatcher, share: MountedShare) -> bool:
     """Return whether the container runs. Raises ClientError if it never will."""
-    if watcher.is_deleted or any(pod.is_deleting for pod in watcher.pods):
+    if watcher.had_no_pod or any(pod.is_deleting for pod in watcher.pods):
         raise ObjectDeletedError(
             f"the loader pod for {describe_share(share)} was deleted. Run the command again."
         )
