@@ -28,7 +28,7 @@ NOT_RUNNING = 3
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_data(command: F) -> F:
+def data_dir_option(command: F) -> F:
     return click.option(
         "--data-dir",
         "data",
@@ -39,6 +39,7 @@ def with_data(command: F) -> F:
 
 
 def _absolute_path(path: Path | None) -> Path:
+    """Make the path absolute. None stands for the default data directory. Raises UsageError."""
     path = path or data_folders.default_data(os.environ)
     try:
         path = path.expanduser()
@@ -60,7 +61,7 @@ def local() -> None:
 
 
 @local.command()
-@with_data
+@data_dir_option
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -170,7 +171,7 @@ def _print_address(record: Record, options: DaemonOptions, *, is_new: bool) -> N
 
 
 @local.command()
-@with_data
+@data_dir_option
 def down(data: Path) -> None:
     """Stop the cluster and its pods. The stored objects are kept for the next `up`."""
     click.echo(_stop_cluster(data))
@@ -194,7 +195,7 @@ def _stop_cluster(data: Path) -> str:
 
 
 @local.command()
-@with_data
+@data_dir_option
 @click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
 def reset(data: Path, yes: bool) -> None:
     """Stop the cluster and delete its data: objects, logs, volumes and local images."""
@@ -214,7 +215,7 @@ def reset(data: Path, yes: bool) -> None:
 
 
 @local.command()
-@with_data
+@data_dir_option
 @parameters.output("text", "json")
 def status(data: Path, output: str) -> None:
     """Show the status of the cluster. The exit code is 0 if it is running, and 3 if it is not."""
@@ -239,7 +240,7 @@ def image() -> None:
 @image.command()
 @click.argument("name")
 @click.argument("folder", metavar="DIR")
-@with_data
+@data_dir_option
 def add(name: str, folder: str, data: Path) -> None:
     """Bind the image NAME to the directory DIR, for containers that start from now on."""
     path = _absolute_path(Path(folder))
@@ -250,7 +251,7 @@ def add(name: str, folder: str, data: Path) -> None:
 
 
 @image.command(name="list")
-@with_data
+@data_dir_option
 @parameters.output("text", "json")
 def list_(data: Path, output: str) -> None:
     """List the local images and their directories."""
@@ -266,7 +267,7 @@ def list_(data: Path, output: str) -> None:
 
 @image.command()
 @click.argument("name")
-@with_data
+@data_dir_option
 def remove(name: str, data: Path) -> None:
     """Remove the image NAME. Its directory is kept."""
     if not data_folders.is_ours(data):
