@@ -1,8 +1,5 @@
 """Logs of jobs on an embedded API server with a controller. The tests write the logs of the containers."""
 
-import asyncio
-import contextlib
-from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -12,14 +9,12 @@ from scripted_cluster import Place, ScriptedCluster
 from scripted_logs import LOST
 
 from conformance.client import Json
-from conformance.waiting import wait_for
-from windlass.client import lookup, tasks
+from windlass.client import tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.logs import reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
-from windlass.client.tasks import TaskSelector
 
 
 @pytest.fixture
@@ -186,212 +181,6 @@ def test_previous_attempt_has_no_log(place: Place) -> None:
     place.wait_for_completed("retried")
     with pytest.raises(ObjectNotFoundError, match="the pods and logs of earlier attempts are deleted"):
         read(place, "retried", "worker-0", previous=True)
-
-
-# Following
-
-
-class Following:
-    """Follows logs in the background."""
-
-    def __init__(self, place: Place, name: str, task: str = "", **wanted: Any) -> None:
-        self.lines: list[Line] = []
-        self.notes: list[str] = []
-        self.place = place
-        job, choice = tasks.parse_selector(name, task)
-        self.work: Future[None] = asyncio.run_coroutine_threadsafe(
-            self._follow(job, choice, LogOptions(follow=True, **wanted)), place.stage._loop
-        )
-
-    async def _follow(self, job: str, choice: TaskSelector, wanted: LogOptions) -> None:
-        async with self.place.connected() as connection:
-            framework = await lookup.find(connection, job)
-            lines = reader.read(connection, framework, choice, wanted, self.notes.append)
-            async with contextlib.aclosing(lines):
-                async for line in lines:
-                    self.lines.append(line)
-
-    @property
-    def texts(self) -> list[str]:
-        return texts(self.lines)
-
-    def wait_for(self, *expected: str) -> None:
-        """Wait until exactly these lines have arrived, in this order."""
-
-        def look() -> bool:
-            if self.work.done():
-                self.work.result()
-            return len(self.lines) >= len(expected) or self.work.done()
-
-        try:
-            wait_for(f"{expected}", look)
-        finally:
-            assert self.texts == list(expected)
-
-    def end(self) -> None:
-        """Wait until following ends by itself."""
-        self.work.result(timeout=120)
-
-    def stop(self) -> None:
-        self.work.cancel()
-        with contextlib.suppress(BaseException):
-            self.work.result(timeout=60)
-
-
-@pytest.fixture
-def started(place: Place) -> Place:
-    """Submit two workers that run until the test ends them."""
-    place.submit(jobs.framework("live", jobs.role(tasks=2, life=jobs.FOREVER, min_succeeded=2)))
-    place.wait_for_running("live", 2)
-    return place
-
-
-def test_follow_until_completion(started: Place) -> None:
-    started.write("live-worker-0", "one\n", at=1)
-    following = Following(started, "live")
-    following.wait_for("worker-0 one")
-    started.write("live-worker-1", "two\n", at=2)
-    following.wait_for("worker-0 one", "worker-1 two")
-    started.write("live-worker-0", "three", at=3)
-    started.finish("live-worker-0", "live-worker-1")
-    following.end()
-    assert following.texts == ["worker-0 one", "worker-1 two", "worker-0 three"]
-
-
-@pytest.mark.parametrize("break_off", ["cut", "close"])
-def test_lost_connection_is_resumed(started: Place, break_off: str) -> None:
-    """No line is repeated or lost, even with equal timestamps."""
-    following = Following(started, "live", "worker-0")
-    for text in ("one\n", "two\n"):
-        started.write("live-worker-0", text, at=1)
-    following.wait_for("worker-0 one", "worker-0 two")
-    for round_ in range(3):
-        asked = started.on_scribe(lambda scribe: len(scribe.asked))
-        started.on_scribe(lambda scribe: getattr(scribe, break_off)())
-        started.write("live-worker-0", f"round {round_}\n", at=1)
-        wait_for("another request", lambda asked=asked: len(started.scribe.asked) > asked)  # type: ignore[misc]
-    following.wait_for("worker-0 one", "worker-0 two", *(f"worker-0 round {at}" for at in range(3)))
-    following.stop()
-
-
-def test_lines_deleted_before_they_were_read_are_reported(started: Place) -> None:
-    """A node deletes old parts of a log while the connection is lost."""
-    following = Following(started, "live", "worker-0")
-    started.write("live-worker-0", "one\n", at=1)
-    following.wait_for("worker-0 one")
-    started.on_scribe(lambda scribe: scribe.rotate(f"{started.name}/live-worker-0"))
-    started.write("live-worker-0", "three\n", at=3)
-    following.wait_for("worker-0 one", "worker-0 three")
-    assert "lines of worker-0 may be missing: the log was rotated" in following.notes
-    following.stop()
-
-
-def test_follow_continues_when_a_restarted_node_does_not_know_its_pods(started: Place) -> None:
-    following = Following(started, "live", "worker-0")
-    started.write("live-worker-0", "one\n", at=1)
-    following.wait_for("worker-0 one")
-    started.on_scribe(lambda scribe: setattr(scribe, "unknown_for", 2))
-    started.on_scribe(lambda scribe: scribe.cut())
-    wait_for("two answers with 404", lambda: started.scribe.unknown_for == 0)
-    started.write("live-worker-0", "two\n", at=2)
-    following.wait_for("worker-0 one", "worker-0 two")
-    following.stop()
-    assert not any("gone" in note for note in following.notes)
-
-
-def test_container_removed_while_it_is_followed(started: Place) -> None:
-    """The message of the node is not a log line, and no line is repeated."""
-    following = Following(started, "live")
-    started.write("live-worker-0", "one\n", at=1)
-    following.wait_for("worker-0 one")
-    asked = started.on_scribe(lambda scribe: len(scribe.asked))
-    started.lose_log("live-worker-0")
-    wait_for("another request", lambda: len(started.scribe.asked) > asked)
-    started.lose_log("live-worker-1")
-    started.finish("live-worker-0", "live-worker-1")
-    following.end()
-    assert following.texts == ["worker-0 one"]
-    assert set(following.notes) == {f"cannot read the log of worker-1: {LOST.decode()}"}
-
-
-def test_tail_limits_the_first_lines(started: Place) -> None:
-    for at in range(5):
-        started.write("live-worker-0", f"{at}\n", at=at)
-    following = Following(started, "live", tail=2)
-    following.wait_for("worker-0 3", "worker-0 4")
-    started.on_scribe(lambda scribe: scribe.cut())
-    started.write("live-worker-0", "5\n", at=5)
-    following.wait_for("worker-0 3", "worker-0 4", "worker-0 5")
-    following.stop()
-
-
-def test_restarted_container_is_followed(started: Place) -> None:
-    """The last lines of the previous run are included."""
-    started.write("live-worker-0", "before\n", at=1)
-    following = Following(started, "live")
-    following.wait_for("worker-0 before")
-    started.write("live-worker-0", "last words\n", at=2)
-    started.restart_container("live-worker-0")
-    started.write("live-worker-0", "after\n", at=3)
-    following.wait_for("worker-0 before", "worker-0 last words", "worker-0 after")
-    following.stop()
-
-
-def test_later_pods_are_followed(place: Place) -> None:
-    """They are created by a retry and by scaling."""
-    retry = {"maxRetryCount": 1}
-    place.submit(jobs.framework("grown", jobs.role(life=jobs.FOREVER, retry=retry, min_succeeded=2)))
-    place.wait_for_running("grown", 1)
-    place.write("grown-worker-0", "first try\n", at=1)
-    following = Following(place, "grown")
-    following.wait_for("worker-0 first try")
-    first = place.pods("grown")["grown-worker-0"]["metadata"]["uid"]
-    # The response arrives when a new pod has the same name.
-    place.on_scribe(lambda scribe: scribe.hold())
-    place.finish("grown-worker-0", code=1)
-    wait_for("another pod", lambda: _is_another(place, "grown-worker-0", first))
-    place.forget_log("grown-worker-0")
-    place.write("grown-worker-0", "second try\n", at=2)
-    place.on_scribe(lambda scribe: scribe.release())
-    following.wait_for("worker-0 first try", "worker-0 second try")
-    assert [line.attempt for line in following.lines] == [0, 1]
-    place.write("grown-worker-1", "one more\n", at=3)
-    place.scale("grown", 0, 2)
-    following.wait_for("worker-0 first try", "worker-0 second try", "worker-1 one more")
-    place.wait_for_running("grown", 2)
-    place.finish("grown-worker-0", "grown-worker-1")
-    following.end()
-    assert len(following.lines) == 3
-
-
-def _is_another(place: Place, pod: str, uid: str) -> bool:
-    found = place.pods().get(pod)
-    return found is not None and found["metadata"]["uid"] != uid
-
-
-def test_follow_starts_before_the_first_pod(place: Place) -> None:
-    place.submit(
-        jobs.framework("held", jobs.role(life=jobs.FOREVER, min_succeeded=1), executionType="Create")
-    )
-    place.wait_for_state("held", "AttemptCreationPending")
-    following = Following(place, "held", "worker-0")
-    place.write("held-worker-0", "at last\n")
-    place.change("held", {"executionType": "Start"})
-    following.wait_for("worker-0 at last")
-    place.wait_for_running("held", 1)
-    place.finish("held-worker-0")
-    following.end()
-
-
-def test_follow_ends_when_the_job_is_deleted(started: Place) -> None:
-    started.write("live-worker-0", "one\n")
-    following = Following(started, "live")
-    following.wait_for("worker-0 one")
-    for pod in ("live-worker-0", "live-worker-1"):
-        started.end_log(pod)
-    started.delete("live")
-    following.end()
-    assert following.texts == ["worker-0 one"]
 
 
 def test_too_many_tasks_cannot_be_followed(place: Place) -> None:

@@ -54,6 +54,10 @@ async def follow(
         raise follower.error
 
 
+class _ReplacedError(Exception):
+    """The response is not the log of the expected pod, which was deleted or replaced by a pod of the same name."""
+
+
 class _Follower:
     def __init__(
         self,
@@ -75,6 +79,8 @@ class _Follower:
         self._is_outage_reported = False
         self._runs: dict[Run, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
+        self._crash: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Has the first unexpected exception of a task that reads a log."""
 
     async def work(self) -> None:
         try:
@@ -84,14 +90,14 @@ class _Follower:
         await self.batches.put(None)
 
     async def _work(self) -> None:
-        watches: set[asyncio.Task[None]] = set()
+        watches: set[asyncio.Future[None]] = {self._crash}
         try:
             pods = await tasks.list_pods(self._connection, self._framework, self._selector)
             container_log.check_container(pods, self._options)
             for pod in pods:
                 self._start_reading(pod)
             self._is_initial = False
-            watches = {
+            watches |= {
                 asyncio.create_task(self._pod_reflector().run()),
                 asyncio.create_task(self._wait_until_completed()),
             }
@@ -101,8 +107,10 @@ class _Follower:
             # The watch of the pods may lag behind the watch of the job.
             for pod in await tasks.list_pods(self._connection, self._framework, self._selector):
                 self._start_reading(pod)
-            while self._reading:
-                await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            while self._reading and not self._crash.done():
+                await asyncio.wait({*self._reading, self._crash}, return_when=asyncio.FIRST_COMPLETED)
+            if self._crash.done():
+                self._crash.result()
         finally:
             await _cancel({*watches, *self._reading})
 
@@ -155,10 +163,23 @@ class _Follower:
                 task = asyncio.create_task(self._follow(source, status.restart_count, options))
                 self._runs[run] = task
                 self._reading.add(task)
-                task.add_done_callback(self._reading.discard)
+                task.add_done_callback(self._finish_reading)
+
+    def _finish_reading(self, task: asyncio.Task[None]) -> None:
+        self._reading.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._crash.done():
+            self._crash.set_exception(error)
 
     async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
-        """Follow one run of a container to the end of its log."""
+        """Follow one run of a container to the end of its log, or report why it cannot be read."""
+        try:
+            await self._follow_to_end(source, restart_count, options)
+        except ResponseError as error:
+            self._note(f"cannot read the log of {source.label}: {error.failure.message}")
+
+    async def _follow_to_end(self, source: Source, restart_count: int, options: LogOptions) -> None:
+        """Follow one run of a container. Raises ResponseError for permanent errors."""
         cursor, pause, attempts = Cursor(), MIN_PAUSE_SECONDS, 0
         has_ended = is_complete = False
         while attempts < MAX_ATTEMPTS:
@@ -168,15 +189,12 @@ class _Follower:
                 if is_complete and has_ended:
                     return
                 status = await self._status(source)
-            except NotFoundError:
+            except (NotFoundError, _ReplacedError):
                 # A restarted kubelet may not know its pods yet: ask the API server whether the pod is deleted.
                 if await self._is_deleted(source):
                     self._report_deleted_log(source, is_complete=is_complete)
                     return
                 is_complete, status = False, None
-            except ResponseError as error:
-                self._note(f"cannot read the log of {source.label}: {error.failure.message}")
-                return
             except ClientError:
                 # The watch of the pods reports the outage. Whether the container still runs is unknown.
                 is_complete, status = False, None
@@ -201,14 +219,16 @@ class _Follower:
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
         """Queue new lines. Return False after a temporary error, otherwise True.
 
-        Raises ClientError, and ResponseError for permanent errors.
+        Raises _ReplacedError, ClientError, and ResponseError for permanent errors.
         """
         request = container_log.request(
             source, self._connection.namespace, options, since=cursor.since, has_timestamps=True
         )
 
         async def is_expected_pod() -> bool:
-            return await self._status(source) is not None
+            if await self._status(source) is None:
+                raise _ReplacedError
+            return True
 
         def note(message: str) -> None:
             # After lines were read, a missing log is normal: it is deleted with its container.
@@ -236,15 +256,17 @@ class _Follower:
             self._report_outage(error)
             return False
         except ResponseError as error:
-            # All errors but these are temporary, e.g. if the container is about to start.
-            is_permanent = isinstance(error, NotFoundError | ForbiddenError | UnauthorizedError)
-            if is_permanent:
+            # Other errors are temporary, e.g. if the container is about to start.
+            if isinstance(error, NotFoundError) or _is_permanent(error):
                 raise
             return False
         return True
 
     async def _is_deleted(self, source: Source) -> bool:
-        """Return whether the pod is deleted or replaced; False if the API server does not respond."""
+        """Return whether the pod is deleted or replaced; False if that is unknown because of a temporary error.
+
+        Raises ResponseError for permanent errors.
+        """
         try:
             return await self._status(source) is None
         except ClientError:
@@ -253,7 +275,7 @@ class _Follower:
     async def _status(self, source: Source) -> ContainerStatus | None:
         """Return the current status of the container; None if it has none, or if its pod is deleted or replaced.
 
-        Raises ClientError, and ResponseError for error responses other than 404.
+        Raises ClientError for temporary errors, and ResponseError for permanent errors.
         """
         try:
             body = await self._connection.send(
@@ -261,8 +283,16 @@ class _Follower:
             )
         except NotFoundError:
             return None
+        except ResponseError as error:
+            if _is_permanent(error):
+                raise
+            raise self._connection.to_client_error(error) from error
         pod = pods.decode(body)
         return pod.status_of(source.container) if pod.uid == source.pod.uid else None
+
+
+def _is_permanent(error: ResponseError) -> bool:
+    return isinstance(error, ForbiddenError | UnauthorizedError)
 
 
 def _next_request(
@@ -278,7 +308,7 @@ def _next_request(
     return has_ended, msgspec.structs.replace(options, follow=not has_ended, previous=is_previous)
 
 
-async def _cancel(started: "Collection[asyncio.Task[Any]]") -> None:
+async def _cancel(started: "Collection[asyncio.Future[Any]]") -> None:
     for task in started:
         task.cancel()
     await asyncio.gather(*started, return_exceptions=True)
