@@ -27,6 +27,7 @@ from windlass.client.errors import (
 from windlass.client.submit import sources, submission
 from windlass.client.submit.plan import SubmitOptions
 from windlass.client.wait import Until
+from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import CONFIG_MAPS
@@ -145,6 +146,29 @@ def test_foreign_config_map_is_not_changed(place: ClusterNamespace, script: Path
         submit(place, {**JOB, "code": "src"}, folder=script)
     place.wait_until_gone("digits")
     assert place.config_maps()["digits-code"]["data"] == {"a": "b"}
+
+
+def test_code_that_another_client_replaces_is_stored(
+    place: ClusterNamespace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ConfigMap exists, and has another UID when it is deleted."""
+    send, sent = Connection.send, list[Verb]()
+
+    async def raced(self: Connection, request: Request) -> bytes:
+        if request.resource == CONFIG_MAPS:
+            sent.append(request.verb)
+            is_first = sent.count(request.verb) == 1
+            if is_first and request.verb is Verb.CREATE:
+                await send(self, request)
+            if is_first and request.verb is Verb.DELETE:
+                request = requests.delete(CONFIG_MAPS, place.name, "digits-code", uid="another")
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", raced)
+    created = submit(place, {**JOB, "code": "src"}, folder=script)
+    assert created.spec.execution_type == "Start"
+    once = [Verb.CREATE, Verb.GET, Verb.DELETE]
+    assert sent == [*once, *once, Verb.CREATE]
 
 
 def test_code_of_an_earlier_job_is_replaced(place: ClusterNamespace, script: Path, kubernetes: None) -> None:

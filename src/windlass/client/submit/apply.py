@@ -22,6 +22,7 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
     ApiError,
+    ConflictError,
     ForbiddenError,
     NotFoundError,
     ResponseError,
@@ -249,5 +250,5 @@ async def _remove_old_code(connection: Connection, job: PlannedJob) -> None:
                 f"{job.name} needs its name: rename one of them"
             )
         await connection.send(requests.delete(CONFIG_MAPS, job.namespace, name, uid=found.uid))
-    except (NotFoundError, AlreadyExistsError):
-        return
+    except (NotFoundError, ConflictError):
+        return  # another client has deleted or replaced it
