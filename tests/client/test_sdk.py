@@ -148,6 +148,11 @@ WRONG: dict[str, tuple[Callable[[Client], object], str]] = {
     "no such job, to be waited for": (lambda client: client.wait("nothing"), 'there is no job "nothing"'),
     "no such job, to be watched": (lambda client: list(client.watch("nothing")), "there is no job"),
     "no such file": (lambda client: client.submit("missing.yaml"), "missing.yaml: cannot be read"),
+    "an invalid condition": (
+        lambda client: client.wait("digits", until="done"),
+        "until: found 'done', expected completed, running or deleted",
+    ),
+    "an invalid task": (lambda client: list(client.logs("digits", "B 1")), "expected a task, e.g. worker-1"),
 }
 
 

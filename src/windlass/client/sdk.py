@@ -44,9 +44,8 @@ def _ignore(_: str) -> None:
 class AsyncClient:
     """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
-    It connects when it is first used. Methods raise `windlass.ClientError`; `wait` and `logs` also raise ValueError for
-    invalid arguments. The examples of the methods are written for `Client`; with this class, calls are awaited, and the
-    results of `watch` and `logs` are iterated with `async for`.
+    It connects when it is first used. Methods raise `windlass.ClientError`. The examples of the methods are written for
+    `Client`; with this class, calls are awaited, and the results of `watch` and `logs` are iterated with `async for`.
 
         async with AsyncClient() as client:
             await client.submit("job.yaml")
@@ -259,6 +258,8 @@ class AsyncClient:
             >>> client.wait("digits", until="running").running
             2
         """
+        if until not in list(Until):
+            raise InvalidJobError(f"until: found {until!r}, expected completed, running or deleted")
         async with self._connected() as connection:
             return await wait.wait(connection, name, Until(until), timeout)
 

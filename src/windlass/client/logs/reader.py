@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.client import lifecycle, lookup, tasks
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, ObjectNotFoundError
+from windlass.client.errors import ClientError, InvalidJobError, ObjectNotFoundError
 from windlass.client.logs import container_log
 from windlass.client.logs import follow as log_follow
 from windlass.client.logs import lines as log_lines
@@ -69,8 +69,14 @@ async def read_by_name(
     options: LogOptions | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
-    """Yield the log lines of a task (`worker-1`), of a role, or of all tasks. Raises as `read` does, and ValueError."""
-    job, selector = tasks.parse_selector(name, task)
+    """Yield the log lines of a task (`worker-1`), of a role, or of all tasks.
+
+    Raises as `read` does, and InvalidJobError for an invalid name.
+    """
+    try:
+        job, selector = tasks.parse_selector(name, task)
+    except ValueError as error:
+        raise InvalidJobError(str(error)) from error
     lines = read(connection, await lookup.find(connection, job), selector, options, note)
     async with contextlib.aclosing(lines):
         async for line in lines:
