@@ -12,7 +12,7 @@ from windlass.client.submit import plan as planner
 from windlass.client.submit.plan import CompanionRef, SubmitOptions, SubmitPlan, Target
 from windlass.client.submit.sources import Source
 from windlass.model.companions import Companion
-from windlass.model.job import Job, Role
+from windlass.model.job import Job, NfsServer, Role
 from windlass.render import documents
 from windlass.render.documents import Contents, Submission
 
@@ -106,6 +106,16 @@ def test_job_without_image_is_rejected_except_on_an_embedded_cluster(job: Job, i
     planner.plan(source, Target(is_embedded=True))
     with pytest.raises(InvalidJobError, match="has no image") if is_missing else contextlib.nullcontext():
         planner.plan(source, Target())
+
+
+@pytest.mark.parametrize(("address", "is_placeholder"), [("", True), ("10.0.0.7", False)])
+def test_framework_has_a_placeholder_unless_the_address_of_its_nfs_server_is_known(
+    address: str, is_placeholder: bool
+) -> None:
+    job = Job(name="a", image="i", command="b", nfs_server=NfsServer(size="1Gi"), roles={"c": Role()})
+    source = Source(Contents((Submission(job=job),), (), ()), Path())
+    (planned,) = planner.plan(source, Target(nfs_address=address)).jobs
+    assert planned.has_nfs_placeholder is is_placeholder
 
 
 def test_code_is_used_in_place_on_an_embedded_cluster(tmp_path: Path) -> None:

@@ -95,12 +95,10 @@ class PlannedJob(Manifest, frozen=True):
 
     @property
     def has_nfs_placeholder(self) -> bool:
-        """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address.
-
-        Only valid for a target without `nfs_address`.
-        """
+        """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address."""
         job, share = self.submission.job, self.prerequisites.share if self.prerequisites is not None else None
-        return job is not None and job.nfs_server is not None and share is None
+        is_known = share is not None or bool(self.target.nfs_address)
+        return job is not None and job.nfs_server is not None and not is_known
 
     @property
     def companions(self) -> tuple[CompanionRef, ...]:
