@@ -7,6 +7,7 @@ import pytest
 from windlass.client.errors import InvalidJobError
 from windlass.client.submit import sources
 from windlass.client.submit.sources import Source
+from windlass.model.companions import PasswordFrom
 from windlass.model.job import Job, Role
 from windlass.render.documents import Contents, Submission
 
@@ -55,3 +56,21 @@ def test_job_without_code(folder: Path) -> None:
 def test_missing_code_is_reported(folder: Path) -> None:
     with pytest.raises(InvalidJobError, match=rf"code: {folder}/missing does not exist\. Expected a folder"):
         code_of(folder, "missing")
+
+
+def test_loaded_job_has_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be submitted from any directory."""
+    (folder / "job.yaml").write_text(
+        "name: digits\ncode: src\ncommand: 'true'\nimage: i\nroles: {worker: {}}\n"
+        "volumes: {data: {pvc: mnist, at: /data}}\n"
+        "loadData: [{to: /data, folder: src}, {to: /data, command: 'true'}]\n"
+        "jupyter: {passwordFrom: {file: password}}\n"
+        "hub: {passwordFrom: {file: ~/password}}\n"
+    )
+    job = sources.load("job.yaml")
+    assert job.code == str(folder / "src")
+    assert [entry.folder for entry in job.load_data] == [str(folder / "src"), ""]
+    assert job.jupyter is not None
+    assert job.jupyter.password_from == PasswordFrom(file=str(folder / "password"))
+    assert job.hub is not None
+    assert job.hub.password_from == PasswordFrom(file=str(folder / "password"))

@@ -9,6 +9,7 @@ import msgspec
 
 from windlass.client import paths
 from windlass.client.errors import InvalidJobError
+from windlass.model.companions import PasswordFrom, password_source
 from windlass.model.job import Job
 from windlass.render import documents
 from windlass.render.code import InPlace
@@ -26,11 +27,14 @@ class Source(msgspec.Struct, frozen=True):
     folder: Path
     """Folder in which relative paths, e.g. `code`, are resolved."""
 
+    def absolute(self, path: str) -> Path:
+        return Path(os.path.abspath(self.folder / paths.expanded(path)))  # noqa: PTH100 — keeps symbolic links
+
     def code_of(self, submission: Submission) -> Path | None:
         """Return the path of a job's code; None if it has none. Raises InvalidJobError."""
         if not submission.code:
             return None
-        path = Path(os.path.abspath(self.folder / paths.expanded(submission.code)))  # noqa: PTH100 — keeps symbolic links
+        path = self.absolute(submission.code)
         if not path.exists():
             raise InvalidJobError(f"code: {path} does not exist. Expected a folder or a file.")
         return path
@@ -67,15 +71,25 @@ def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
 
 
 def load(file: str | Path) -> Job:
-    """Return the job of a job file, to be inspected or changed before it is submitted. Raises InvalidJobError.
+    """Return the job of a job file, to be inspected or changed before it is submitted. Its paths are made absolute.
 
-    Its `code` is made absolute; other paths, e.g. the folders of `loadData`, are not changed.
+    Raises InvalidJobError.
     """
     source = read_file(Path(file))
     submission, *more = source.contents.submissions
     if more or source.contents.extra_manifests or submission.job is None:
         raise InvalidJobError(f"{file}: expected one job and nothing else")
-    return msgspec.structs.replace(submission.job, code=str(source.code_of(submission) or ""))
+    job, replace = submission.job, msgspec.structs.replace
+    companions = {
+        companion.value: replace(spec, password_from=PasswordFrom(file=str(source.absolute(password.file))))
+        for companion, spec in job.companions.items()
+        if (password := password_source(spec)).file
+    }
+    load_data = tuple(
+        replace(each, folder=str(source.absolute(each.folder))) if each.folder else each
+        for each in job.load_data
+    )
+    return replace(job, code=str(source.code_of(submission) or ""), load_data=load_data, **companions)
 
 
 def read_templates(data: bytes, folder: Path) -> dict[str, str]:
