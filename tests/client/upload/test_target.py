@@ -336,6 +336,11 @@ def test_missing_space_is_reported_before_the_upload(scene: Scene) -> None:
     assert list(scene.there.iterdir()) == []
 
 
+def test_unknown_space_of_a_deleted_folder_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(RejectedError, match="cannot read the target: No such file or directory"):
+        asyncio.run(LocalTarget(tmp_path / "deleted").free_space())
+
+
 def test_disk_that_becomes_full_is_reported(scene: Scene) -> None:
     scene.file("large", os.urandom(3 * MIB))
     scene.part("large").symlink_to("/dev/full")

@@ -35,7 +35,8 @@ class LocalTarget:
             return await asyncio.to_thread(lambda: [_access(self._root / folder) for folder in folders])
 
     async def free_space(self) -> int | None:
-        return (await asyncio.to_thread(shutil.disk_usage, self._root)).free
+        with self._converting_errors("cannot read the target"):
+            return (await asyncio.to_thread(shutil.disk_usage, self._root)).free
 
     async def create_folders(self, folders: Sequence[str]) -> None:
         for folder in folders:
