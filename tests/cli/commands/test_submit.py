@@ -90,6 +90,18 @@ def test_dry_run_prints_the_objects(place: ClusterNamespace, tmp_path: Path, kub
     assert "compressed" in real.stdout
 
 
+def test_dry_run_shows_secrets_of_the_file_by_size(place: ClusterNamespace, tmp_path: Path) -> None:
+    secret = {"data": {"a": "cGFzcw==", "b": "not base64"}, "stringData": {"c": "word"}}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, **secret}
+    file = Path(written(tmp_path))
+    file.write_text(f"{yaml.safe_dump(body)}---\n{file.read_text()}")
+    result = submit(place, str(file), "--dry-run")
+    assert result.exit_code == 0, result.output
+    shown, _ = yaml.safe_load_all(result.stdout)
+    assert shown["data"]["a"] == shown["stringData"]["c"] == "(4 bytes)"
+    assert not any(value in result.stdout for value in ("cGFzcw", "not base64", "word"))
+
+
 def test_dry_run_reports_errors(place: ClusterNamespace, tmp_path: Path) -> None:
     submit(place, written(tmp_path, pod=FOREVER))
     result = submit(place, written(tmp_path), "--dry-run")

@@ -1,6 +1,5 @@
 """`windlass submit`: submit jobs to a cluster. `windlass.client.submit` implements it."""
 
-import base64
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -167,12 +166,12 @@ def _json(bodies: "Sequence[Json]") -> bytes:
 
 
 def _yaml(plan: "SubmitPlan") -> list[str]:
-    """Render the plan. Secrets and archives that Windlass creates are shown by size; -o json has their contents."""
+    """Render the plan. Secrets and archives are shown by size; -o json has their contents."""
     from windlass.wire.yaml import dump as yaml_dump
 
     if plan.companions_only:
         return [yaml_dump.dump(_with_sizes(each)).decode() for each in plan.objects]
-    texts = [yaml_dump.dump(each).decode() for each in plan.manifests]
+    texts = [yaml_dump.dump(_with_sizes(each)).decode() for each in plan.manifests]
     for job in plan.jobs:
         texts += [f"# replaces the finished job {old.metadata.name}\n" for old in job.replaced]
         if job.has_nfs_placeholder:
@@ -190,16 +189,17 @@ def _yaml(plan: "SubmitPlan") -> list[str]:
 
 
 def _with_sizes(body: "Json") -> "Json":
-    """Replace the contents of Secrets and archives by their sizes."""
+    """Replace the contents of Secrets and archives by their sizes. Values in a file of the user may be invalid."""
 
-    def size(field: str, value: str) -> int:
-        return len(value.encode()) if field == "stringData" else len(base64.b64decode(value))
+    def size(field: str, value: object) -> int:
+        text = str(value)
+        return len(text.encode()) if field == "stringData" else len(text.rstrip("=")) * 3 // 4
 
     fields = {"Secret": ("data", "stringData"), "ConfigMap": ("binaryData",)}.get(body["kind"], ())
     sizes = {
         field: {key: f"({size(field, value)} bytes)" for key, value in body[field].items()}
         for field in fields
-        if body.get(field)
+        if isinstance(body.get(field), dict)
     }
     return {**body, **sizes}
 
