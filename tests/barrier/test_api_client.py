@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,19 @@ def silent() -> Iterator[str]:
     """A server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("address", "context", "reported"),
+    [
+        ("http://windlass.invalid", None, "windlass.invalid:80"),
+        ("https://windlass.invalid", ssl.create_default_context(), "windlass.invalid:443"),
+    ],
+    ids=["http", "https"],
+)
+def test_error_has_the_default_port(address: str, context: ssl.SSLContext | None, reported: str) -> None:
+    with pytest.raises(NoResponseError, match=f"^{reported} does not respond"):
+        ApiClient(address, context, dict).get("/apis/x")
 
 
 def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """The barrier from its environment to its exit code, and the files that it writes."""
 
+import io
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -151,6 +153,15 @@ def test_read_only_folder_is_reported(folder: Path) -> None:
     folder.chmod(0o700)
     assert ended.code == 1
     assert "Permission denied. Mount an emptyDir" in ended.messages[0]
+
+
+def test_closed_output_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as pipe:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, write_through=True))
+        ended = barrier({"watch_gangs": THERE}, {"prints_hosts": True})
+    assert ended == Ended(1, ["cannot print the addresses: Broken pipe"])
 
 
 # What is in the files

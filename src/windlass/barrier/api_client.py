@@ -50,7 +50,8 @@ class ApiClient:
         self, address: str, context: ssl.SSLContext | None, headers: Callable[[], Mapping[str, str]]
     ) -> None:
         parts = urlsplit(address)
-        self._host, self._port, self._root = parts.hostname or "", parts.port, parts.path.rstrip("/")
+        self._host, self._root = parts.hostname or "", parts.path.rstrip("/")
+        self._port = parts.port or (80 if context is None else 443)
         self._context = context
         self._headers = headers
 
@@ -79,16 +80,16 @@ class ApiClient:
             response = connection.getresponse()
             sock.settimeout(idle_seconds)
         except (OSError, http.client.HTTPException) as error:
-            raise NoResponseError(f"{self._host}:{self._port or 443} does not respond: {error}") from error
+            raise NoResponseError(f"{self._host}:{self._port} does not respond: {error}") from error
         if response.status != 200:
             raise ResponseError(response.status, _message(_read(response.read)))
         return response
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port or 80, timeout=RESPONSE_TIMEOUT)
+            return http.client.HTTPConnection(self._host, self._port, timeout=RESPONSE_TIMEOUT)
         return http.client.HTTPSConnection(
-            self._host, self._port or 443, timeout=RESPONSE_TIMEOUT, context=self._context
+            self._host, self._port, timeout=RESPONSE_TIMEOUT, context=self._context
         )
 
 

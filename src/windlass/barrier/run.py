@@ -52,6 +52,9 @@ def run(
         log(str(error))
         return FAILED
     except OSError as error:
+        if prints_hosts:
+            log(f"cannot print the addresses: {error.strerror}")
+            return FAILED
         where = error.filename or "a file"
         log(
             f"cannot write {where}: {error.strerror}. Mount an emptyDir at the working directory of the barrier."
