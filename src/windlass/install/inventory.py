@@ -60,11 +60,11 @@ async def foreign_objects(send: Send, namespace: str) -> list[str]:
     404, which is ignored.
     """
     found: list[str] = []
-    for resource in await _namespaced_resources(send):
+    for resource, kind in (await _namespaced_resources(send)).items():
         with suppress(errors.NotFoundError):
             async for meta in object_metadata(send, resource, namespace):
                 if _is_foreign(resource, meta):
-                    found.append(kinds.object_name(resource, meta.name))
+                    found.append(kinds.object_name(resource, meta.name, kind=kind))
                 if len(found) == _MAX_FOREIGN:
                     return found
     return found
@@ -93,6 +93,7 @@ async def _items(
 
 class _ServedResource(Sparse, frozen=True):
     name: str
+    kind: str = ""
     namespaced: bool = False
     verbs: tuple[str, ...] = ()
 
@@ -113,24 +114,25 @@ class _Groups(Sparse, frozen=True):
     groups: tuple[_Group, ...] = ()
 
 
-async def _namespaced_resources(send: Send) -> list[Resource]:
-    """Return the namespaced resources that can be listed, in the preferred version of each group, without _IGNORED."""
+async def _namespaced_resources(send: Send) -> dict[Resource, str]:
+    """Return the namespaced resources that can be listed, in the preferred version of each group, without _IGNORED,
+    and their kinds."""
     groups = msgspec.json.decode(await send(_discovery("/apis")), type=_Groups).groups
     paths = ["/api/v1", *(f"/apis/{group.preferred_version.group_version}" for group in groups)]
-    found: list[Resource] = []
+    found: dict[Resource, str] = {}
     for path in paths:
         with suppress(errors.NotFoundError):
-            found += _resources(path, await send(_discovery(path)))
+            found |= _resources(path, await send(_discovery(path)))
     return found
 
 
-def _resources(path: str, response: bytes) -> list[Resource]:
+def _resources(path: str, response: bytes) -> dict[Resource, str]:
     group, _, version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
-    return [
-        Resource(group, version, served.name)
+    return {
+        Resource(group, version, served.name): served.kind
         for served in msgspec.json.decode(response, type=_ServedResources).resources
         if served.namespaced and Verb.LIST in served.verbs and not {served.name, group} & _IGNORED
-    ]
+    }
 
 
 def _discovery(path: str) -> Request:

@@ -52,11 +52,11 @@ def resource_of(manifest: Json) -> Resource:
     return RESOURCES[manifest["kind"]]
 
 
-def object_name(resource: Resource, name: str, namespace: str = "") -> str:
+def object_name(resource: Resource, name: str, namespace: str = "", kind: str = "") -> str:
     """Return the name as kubectl writes it, with the namespace: `deployment.apps/windlass-controller in team`.
 
-    Only an `s` is removed from the plural, so irregular singulars are wrong, e.g. `networkpolicie`.
+    `kind` is only required if its plural does not simply end with an additional `s`, e.g. `NetworkPolicy`.
     """
-    singular = resource.plural.removesuffix("s")
-    kind = f"{singular}.{resource.group}" if resource.group else singular
-    return f"{kind}/{name} in {namespace}" if namespace else f"{kind}/{name}"
+    singular = kind.lower() or resource.plural.removesuffix("s")
+    type_name = f"{singular}.{resource.group}" if resource.group else singular
+    return f"{type_name}/{name} in {namespace}" if namespace else f"{type_name}/{name}"

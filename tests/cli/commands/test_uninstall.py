@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from conformance.waiting import wait_for
 from server_process import RunningServer, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
@@ -224,6 +225,23 @@ def test_namespace_with_other_objects_is_kept(server: RunningServer) -> None:
     expected = "namespace/windlass-system left unchanged: it contains other objects, e.g. configmap/diary"
     assert result.stdout.splitlines()[-1] == expected
     assert "windlass-system" in namespaces(server)
+
+
+def test_other_objects_are_named_by_their_kind(server: RunningServer) -> None:
+    """The plural of the kind is irregular."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "policies", "kind": "Policy"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    definition = {"metadata": {"name": "policies.example.com"}, "spec": spec}
+    assert server.ask("POST", DEFINITIONS, definition).code == 201
+    body = {"apiVersion": "example.com/v1", "kind": "Policy", "metadata": {"name": "strict"}}
+    path = "/apis/example.com/v1/namespaces/windlass-system/policies"
+    wait_for("the kind", lambda: server.ask("POST", path, body).code == 201)
+    assert uninstall(server).stdout.splitlines()[-1].endswith("e.g. policy.example.com/strict")
 
 
 def test_foreign_namespace_is_kept(server: RunningServer) -> None:
