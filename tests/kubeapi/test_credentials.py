@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import socket
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -353,6 +354,22 @@ def test_oidc_token_is_used_until_it_expires(tmp_path: Path) -> None:
     user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
     way = run(access.load(kubeconfigs.write(tmp_path / "config", user=user)))
     assert dict(way.identity().headers) == {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_unreachable_oidc_provider_is_reported(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        issuer = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    config = {
+        "client-id": "windlass",
+        "id-token": jwt(-10, "me"),
+        "idp-issuer-url": issuer,
+        "refresh-token": "first",
+    }
+    user = {"auth-provider": {"name": "oidc", "config": config}}
+    path = kubeconfigs.write(tmp_path / "config", user=user)
+    with pytest.raises(errors.AccessError, match=f"cannot refresh the token at {issuer}: .*Connect"):
+        run(access.load(path))
 
 
 # Those of the library that asks the provider.

@@ -235,7 +235,11 @@ class _Loader(kube_config.KubeConfigLoader):
             str(node["idp-issuer-url"]),
             ssl.create_default_context(cadata=authority.decode() or None),
         )
-        answer = await requestor.refresh_token(str(node["refresh-token"]))
+        try:
+            answer = await requestor.refresh_token(str(node["refresh-token"]))
+        except OSError as error:
+            issuer = node["idp-issuer-url"]
+            raise AccessError(f"cannot refresh the token at {issuer}: {str(error) or 'timed out'}") from error
         config["id-token"] = answer["id_token"]
         # Providers that rotate refresh tokens accept each token only once, so the new one must be stored.
         config["refresh-token"] = answer.get("refresh_token") or config["refresh-token"]
