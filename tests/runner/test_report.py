@@ -10,7 +10,7 @@ from windlass.client.pods import Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model.companions import Companion
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Event, Line, LineSelector, Topic
+from windlass.runner.report import Event, Line, LineGenerator, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 
@@ -84,7 +84,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
     ],
 )
 def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
-    report = LineSelector([job()])
+    report = LineGenerator([job()])
     told = [line for one in pods for line in report.pod_lines(one, NOW)]
     assert [line.message for line in told] == expected
     assert {(line.object, line.event) for line in told} <= {("worker-0", Topic.POD)}
@@ -94,7 +94,7 @@ def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
     ("before", "expected"), [("Running", ["deleted"]), ("Succeeded", []), ("Failed", [])]
 )
 def test_lines_about_a_deleted_pod(before: str, expected: list[str]) -> None:
-    report = LineSelector([job()])
+    report = LineGenerator([job()])
     list(report.pod_lines(pod(before), NOW))
     assert [line.message for line in report.deleted_pod_lines(pod(before), NOW)] == expected
 
@@ -127,7 +127,7 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     ],
 )
 def test_lines_about_events(given: Event, expected: Line | None) -> None:
-    report = LineSelector([job()])
+    report = LineGenerator([job()])
     list(report.pod_lines(pod(node=""), NOW))
     told = [*report.event_lines(given, NOW), *report.event_lines(given, NOW)]
     assert told == ([expected] if expected is not None else [])
@@ -144,7 +144,7 @@ def test_lines_about_events(given: Event, expected: Line | None) -> None:
 def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
     """A companion that is starting is not reported as unhealthy."""
     beside = CompanionRef(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
-    told = LineSelector([job()], [beside]).event_lines(event("Pod", name, "Warning", reason, "said"), NOW)
+    told = LineGenerator([job()], [beside]).event_lines(event("Pod", name, "Warning", reason, "said"), NOW)
     assert [line.object for line in told] == expected
 
 
@@ -152,7 +152,7 @@ def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[s
 
 
 def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
-    report = LineSelector([job("another", "another/"), job("job", "job/")])
+    report = LineGenerator([job("another", "another/"), job("job", "job/")])
     (line,) = report.pod_lines(pod("Running"), NOW)
     assert line.object == "job/worker-0"
     (warning,) = report.event_lines(event("Pod", "job-worker-0", "Warning", "Slow", "is it"), NOW)
@@ -160,6 +160,6 @@ def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
 
 
 def test_completion_of_one_of_several_jobs_is_reported() -> None:
-    report = LineSelector([job("another", "another/"), job("job", "job/")])
+    report = LineGenerator([job("another", "another/"), job("job", "job/")])
     told = report.event_lines(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
     assert [(line.object, line.message) for line in told] == [("job", "completed")]

@@ -186,7 +186,7 @@ BAD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=3)
 def test_message_about_companions_that_outlive_the_jobs(
     verdicts: list[Verdict], companions: dict[str, str], expected: str
 ) -> None:
-    assert verdict.with_companions(verdicts, companions) == expected
+    assert verdict.companions_running_message(verdicts, companions) == expected
 
 
 def ended_with(name: str, code: int) -> Verdict:
@@ -200,7 +200,7 @@ def ended_with(name: str, code: int) -> Verdict:
         (
             [ended_with("a", 0), ended_with("b", 3), ended_with("c", 1)],
             3,
-            "1 of 3 jobs succeeded; the first in the file that did not: b",
+            "1 of 3 jobs succeeded; the first job in the file that did not succeed is b",
         ),
     ],
     ids=["all", "some"],

@@ -17,7 +17,7 @@ from windlass.wire import (
     commands,
     diagnostics,
     durations,
-    pod_schema,
+    kubernetes_validation,
     semantic_validation,
     structural_validation,
 )
@@ -139,7 +139,7 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for name, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
         if isinstance(value, tree.Mapping):
             at = diagnostics.field(path, name)
-            yield from pod_schema.check(value, "V1EnvVarSource", at)
+            yield from kubernetes_validation.check(value, "V1EnvVarSource", at)
             if len(value.entries) != 1:
                 known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
                 message = f"found {len(value.entries)} sources, expected one of {known}"
@@ -149,7 +149,9 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_pod(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Check a partial pod template, to which the required containers are added later."""
     if isinstance(node, tree.Mapping):
-        yield from pod_schema.check(_with_containers(node), pod_schema.POD_TEMPLATE, path)
+        yield from kubernetes_validation.check(
+            _with_containers(node), kubernetes_validation.POD_TEMPLATE, path
+        )
 
 
 def _with_containers(pod: tree.Mapping) -> tree.Mapping:

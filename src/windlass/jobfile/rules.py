@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from windlass.k8s.formats import is_object_name
 from windlass.model import names
-from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
@@ -49,7 +49,7 @@ def type_check(type_name: str) -> Check:
 
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         if isinstance(node, expected):
-            yield from pod_schema.check(node, type_name, path)
+            yield from kubernetes_validation.check(node, type_name, path)
 
     return check
 
@@ -122,7 +122,7 @@ def check_quantity(
     if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
         return
     text = str(node.value)
-    if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
+    if not kubernetes_validation.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
         yield from structural_validation.wrong_value(node, expected, path)
 
 

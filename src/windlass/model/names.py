@@ -34,7 +34,7 @@ CONFIGURATION_ANNOTATION = "windlass.dev/configuration"
 """On the pods of a server that reads its configuration once: a digest of it, so that a change causes new pods."""
 
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
-"""On a Framework: the runtime whose peer information its tasks get."""
+"""On a Framework: a value of `Runtime`, e.g. `tensorflow`. It determines which variables describe a task's peers."""
 BARRIER_ANNOTATION = "windlass.dev/barrier"
 """On a Framework: whether its tasks start only when all of them have addresses, a value of `Barrier`."""
 PORTS_ANNOTATION = "windlass.dev/ports"

@@ -17,7 +17,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.model.companions import Companion
 from windlass.runner import report as reports
 from windlass.runner.options import ForwardOptions
-from windlass.runner.report import Line, Opened, Topic
+from windlass.runner.report import CompanionReadyLine, Line, Topic
 
 POLL_SECONDS = 3.0
 """Interval of requests to a TensorBoard without runs."""
@@ -100,7 +100,9 @@ class Companions:
         )
         async with forwarding as forward:
             url = self._urls[ref] = forward.url
-            self._report(Opened(Topic.COMPANION, reports.now(), ref.name, "Ready", f"ready at {url}", url))
+            self._report(
+                CompanionReadyLine(Topic.COMPANION, reports.now(), ref.name, "Ready", f"ready at {url}", url)
+            )
             self._ready_or_failed[ref].set()
             if options.opens_browser:
                 await open_browser(url, note)

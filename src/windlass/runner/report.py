@@ -1,4 +1,4 @@
-"""The lines of a run: `LineSelector` derives those about changes of objects, a `Reporter` shows all lines."""
+"""The lines of a run: `LineGenerator` derives those about changes of objects, a `Reporter` shows all lines."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
     message: str
 
 
-class Opened(Line, frozen=True):
+class CompanionReadyLine(Line, frozen=True):
     """A line about a companion that is now reachable on a local port."""
 
     url: str
@@ -155,7 +155,7 @@ class Event(Sparse, frozen=True):
     message: str = ""
 
 
-class LineSelector:
+class LineGenerator:
     """Yields lines about changes of objects. A state or event that was reported before yields no line."""
 
     def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:

@@ -156,7 +156,7 @@ class Session:
         if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return
         self._interrupts.can_be_graceful = True
-        message = verdict.with_companions(verdicts, self._companions.urls)
+        message = verdict.companions_running_message(verdicts, self._companions.urls)
         self._report(Line(Topic.COMPANION, now(), self._plan.name, "GoesOn", message))
         await _wait_for_first(
             self._companions.wait_until_all_failed(only_kept=True), self._interrupts.stop.wait()

@@ -42,11 +42,11 @@ def of_all(name: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
     failed = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
     message = f"{len(verdicts) - len(failed)} of {len(verdicts)} jobs succeeded"
     if failed:
-        message += f"; the first in the file that did not: {failed[0].object}"
+        message += f"; the first job in the file that did not succeed is {failed[0].object}"
     return Verdict(Topic.SUMMARY, now, name, message, exit=failed[0].exit if failed else exit_codes.SUCCESS)
 
 
-def with_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
+def companions_running_message(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
     """Return the line for a run that stays open for companions after its jobs have ended. `companions` maps names to
     URLs."""
     result = "succeeded" if all(verdict.exit == exit_codes.SUCCESS for verdict in verdicts) else "failed"

@@ -29,7 +29,7 @@ from windlass.runner import eta, usage
 from windlass.runner.report import (
     Event,
     Line,
-    LineSelector,
+    LineGenerator,
     LogLines,
     ProgressLine,
     Reporter,
@@ -80,7 +80,7 @@ class Watcher:
         self._reporter = reporter
         self._data = data
         self._reads_logs = reads_logs
-        self._lines = LineSelector(plan.jobs, plan.companions)
+        self._lines = LineGenerator(plan.jobs, plan.companions)
         self._logs: dict[Run, asyncio.Task[None]] = {}
         self._paces: dict[str, eta.Pace] = {}
         self._progress_files = eta.ProgressFiles()

@@ -47,8 +47,8 @@ def status_patch(
         framework.status.attempt_status.task_role_statuses, status.attempt_status.task_role_statuses
     )
     if stored is not status or not has_same_roles:
-        # With other roles, a patch of the plain field would fit even if the compressed field is stored, and would not
-        # remove the compressed field.
+        # If the roles differ, a patch of only the uncompressed field would succeed even if the stored status is
+        # compressed, and would leave the compressed field in place.
         return _encoded(framework, _with_whole_attempt(framework.status, stored))
     operations: list[Json] = []
     for operation in _differences("/status", framework.status, status):

@@ -13,7 +13,7 @@ import pytest
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.report import Line, LogLines, Opened, ProgressLine, Reported, Source, Topic
+from windlass.runner.report import CompanionReadyLine, Line, LogLines, ProgressLine, Reported, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -91,7 +91,7 @@ def log(data: bytes) -> LogLines:
             f'{{"event":"note",{TIME},"object":"cluster","reason":"Note","message":"said"}}\n',
         ),
         (
-            Opened(Topic.COMPANION, NOW, "hub", "Ready", "said", "http://h/"),
+            CompanionReadyLine(Topic.COMPANION, NOW, "hub", "Ready", "said", "http://h/"),
             JSON,
             f'{{"event":"companion",{TIME},"object":"hub","reason":"Ready","message":"said","url":"http://h/"}}\n',
         ),

@@ -130,7 +130,7 @@ def _run_on_temporary_cluster(
     plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode
 ) -> int:
     with contextlib.ExitStack() as stack:
-        with _explain_unusable_folder() as runs:
+        with _runs_folder() as runs:
             data = stack.enter_context(data_folders.temporary_run_folder(runs))
         _bind_images(data, arguments.images)
         # Imported here: the import is slow, and not needed for reporting an invalid file.
@@ -145,9 +145,9 @@ def _run_on_kept_cluster(
 ) -> int:
     if options.injections:
         raise click.UsageError(
-            "--inject and --keep are mutually exclusive: the process of the run injects the faults"
+            "--inject and --keep are mutually exclusive: with --keep, the cluster runs in a separate process"
         )
-    with _explain_unusable_folder() as runs:
+    with _runs_folder() as runs:
         data = data_folders.create_kept_folder(runs)
     try:
         _bind_images(data, arguments.images)
@@ -202,7 +202,7 @@ def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def _explain_unusable_folder() -> Iterator[Path]:
+def _runs_folder() -> Iterator[Path]:
     """Yield the directory that contains the data directories of runs. Raises CommandError or UsageError for an OSError
     in the block."""
     runs = data_folders.state_folder(os.environ) / "runs"

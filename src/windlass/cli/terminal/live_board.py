@@ -43,8 +43,8 @@ _STOPPED_CODES = frozenset(
 )
 REASONS_IN_TABLE = ("Scheduled", "Running", "Succeeded", "Stopped")
 """Reasons of lines about pods that repeat what the table shows."""
-_NORMAL_REASONS = (*REASONS_IN_TABLE, "Failed", "Deleted", "Restarted")
-"""Reasons of lines about pods that do not explain why a task does not start."""
+_LIFECYCLE_REASONS = (*REASONS_IN_TABLE, "Failed", "Deleted", "Restarted")
+"""Reasons of lines about the lifecycle of a pod. A line with any other reason reports a problem."""
 
 
 class Board:
@@ -86,7 +86,7 @@ class Board:
 
     def show_problem(self, item: Line) -> None:
         """If the line reports a problem of a starting task, show it in the row of the task until the task runs."""
-        is_problem = item.event is Topic.POD and item.reason not in _NORMAL_REASONS
+        is_problem = item.event is Topic.POD and item.reason not in _LIFECYCLE_REASONS
         row = self._row(item.object)
         if is_problem and row is not None and row.phase.is_starting:
             self._change(item.object, problem=terminal_text.printable(item.message[:MAX_LINE_LENGTH]))

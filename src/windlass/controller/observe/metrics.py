@@ -189,7 +189,7 @@ class _StateCollector(Collector):
         yield _by_state("windlass_frameworks", "Frameworks, by state.", frameworks)
         yield _by_state("windlass_tasks", "Tasks of all Frameworks, by state.", tasks)
         yield GaugeMetricFamily(
-            "windlass_queue_depth", "Frameworks that wait for a pass.", value=self._queue_depth()
+            "windlass_queue_depth", "Frameworks that wait for a reconciliation.", value=self._queue_depth()
         )
         yield GaugeMetricFamily(
             "windlass_leader", "Whether this replica is the leader.", value=self._is_leader()

@@ -7,7 +7,7 @@ from windlass.jobfile import reader
 from windlass.k8s import types as k8s_types
 from windlass.k8s.formats import is_object_name
 from windlass.model import names
-from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import framework
 from windlass.wire.yaml import parse as yaml_parse
@@ -100,7 +100,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if kind == names.KIND and names.group_of(api_version) in names.GROUPS:
         yield from framework.check(node, path)
     elif api_version in _CHECKED_API_VERSIONS and f"V1{kind}" in k8s_types.types():
-        yield from pod_schema.check(node, f"V1{kind}", path)
+        yield from kubernetes_validation.check(node, f"V1{kind}", path)
         yield from _check_derived_names(node, kind, path)
 
 

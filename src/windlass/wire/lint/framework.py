@@ -10,7 +10,7 @@ from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkSpec
 from windlass.model.status import FrameworkStatus
-from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import annotations, policies, ports
 from windlass.wire.yaml import tree
@@ -115,7 +115,7 @@ def _check_task(role: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.missing_field(task, f"{path}.task", "pod", " with a pod template")
     if isinstance(pod, tree.Mapping):
         yield from _check_pod(pod, pod_path)
-        yield from pod_schema.check(pod, pod_schema.POD_TEMPLATE, pod_path)
+        yield from kubernetes_validation.check(pod, kubernetes_validation.POD_TEMPLATE, pod_path)
 
 
 def _check_pod(pod: tree.Mapping, path: str) -> Iterator[Diagnostic]:

@@ -114,7 +114,7 @@ if SETTINGS["isLocal"]:
     c.JupyterHub.spawner_class = LocalSpawner
     c.Spawner.cmd = [*SETTINGS["start"], "jupyterhub-singleuser"]
     c.Spawner.ip = LOOPBACK
-    # The hub has the variables of the job.
+    # Servers of users inherit the variables of the job from the hub, but not the hub's own variables.
     c.Spawner.env_keep = [name for name in os.environ if name not in OWN_VARIABLES]
     # Servers end with the hub. A restarted hub must not mistake other processes for them.
     c.JupyterHub.db_url = "sqlite:///:memory:"

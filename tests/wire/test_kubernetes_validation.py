@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.wire import pod_schema
+from windlass.wire import kubernetes_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import parse as yaml_parse
 
@@ -14,8 +14,10 @@ CONTAINER = "pod.spec.containers[0]"
 
 def check(template: dict[str, Any]) -> list[Diagnostic]:
     return list(
-        pod_schema.check(
-            yaml_parse.parse(msgspec.json.encode(template)).documents[0].root, pod_schema.POD_TEMPLATE, "pod"
+        kubernetes_validation.check(
+            yaml_parse.parse(msgspec.json.encode(template)).documents[0].root,
+            kubernetes_validation.POD_TEMPLATE,
+            "pod",
         )
     )
 
