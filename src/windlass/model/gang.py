@@ -29,7 +29,7 @@ class GangRole(Sparse, frozen=True):
     port: int = 0
     """Port that its tasks listen on."""
     slots: int = 1
-    """Number of processes of a parallel program that fit into one of its tasks."""
+    """Number of MPI slots of each task: its GPUs, otherwise its whole CPUs; at least 1."""
     members: tuple[GangMember, ...] = ()
 
 

@@ -45,7 +45,7 @@ class TaskStatus(Dense, frozen=True, kw_only=True):
     index: int
     instance_uid: str | None = None
     deletion_pending: bool = False
-    """Whether the task is marked for deletion by a scale-down. It is not counted any more."""
+    """Whether the task is marked for deletion by a scale-down. Completion policies and barriers then ignore it."""
     start_time: Timestamp
     run_time: Timestamp | None = None
     completion_time: Timestamp | None = None
@@ -77,7 +77,7 @@ class FrameworkAttemptStatus(Dense, frozen=True, kw_only=True):
     config_map_uid: str | None = None
     completion_status: FrameworkAttemptCompletionStatus | None = None
     task_role_statuses: tuple[TaskRoleStatus, ...] | None = ()
-    """Null only in JSON, if taskRoleStatusesCompressed contains the statuses."""
+    """Null in the stored JSON if taskRoleStatusesCompressed contains the statuses."""
     task_role_statuses_compressed: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -110,8 +110,8 @@ class Condition(Dense, frozen=True, kw_only=True):
 
 
 class Summary(Dense, frozen=True):
-    """Numbers of tasks by state. Tasks marked for deletion do not count, and a task that ended because the
-    Framework attempt ended, e.g. a parameter server, neither succeeded nor failed."""
+    """Numbers of tasks by state. Tasks marked for deletion are not counted. A task that ended because the Framework
+    attempt ended, e.g. a parameter server, is counted neither as succeeded nor as failed."""
 
     tasks: int = 0
     running: int = 0
