@@ -116,7 +116,7 @@ def configuration_page() -> str:
         (
             *(f"* {order}." for order in settings_file.ORDERS),
             f"* {settings_file.RENEWAL_RULE}, because the retry interval is randomized by up to a fifth.",
-            f"* {settings_file.REQUEST_RULE}, so that a request may start just before a renewal.",
+            f"* {settings_file.REQUEST_RULE}, so that the lease outlasts a request that starts just before a renewal.",
         )
     )
     return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## Constraints\n\n{rules}\n"

@@ -113,8 +113,8 @@ class Failing:
 
 def test_failed_commit_rolls_back_all_writes_of_its_turn(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db", schedule=later)
-    failing = Failing(store._sql)
-    store._sql = failing  # type: ignore[assignment]
+    failing = Failing(store._db)
+    store._db = failing  # type: ignore[assignment]
     heard: list[str] = []
     told: list[StoreError | None] = []
     store.listen(lambda change: heard.append(change.key))
@@ -138,8 +138,8 @@ def test_failed_commit_rolls_back_all_writes_of_its_turn(tmp_path: Path) -> None
 
 def test_garbage_collector_retries_after_a_failed_commit(tmp_path: Path) -> None:
     server = ApiServer(tmp_path)
-    failing = Failing(server.store._sql)
-    server.store._sql = failing  # type: ignore[assignment]
+    failing = Failing(server.store._db)
+    server.store._db = failing  # type: ignore[assignment]
     namespaces = server.registry.find("", "v1", "namespaces")
     maps = server.registry.find("", "v1", "configmaps")
     assert namespaces is not None

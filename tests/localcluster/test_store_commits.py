@@ -17,7 +17,7 @@ def told_by(store: Store) -> list[str]:
     told: list[str] = []
 
     def note(what: str) -> None:
-        told.append(f"{what}, {'not committed' if store._sql.in_transaction else 'committed'}")
+        told.append(f"{what}, {'not committed' if store._db.in_transaction else 'committed'}")
 
     def settled(failure: StoreError | None) -> None:
         note("settled" if failure is None else "failed")
@@ -45,7 +45,7 @@ def test_listeners_are_not_called_for_a_failed_commit(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db", schedule=turn.append)
     told = told_by(store)
     store.create("things", "a", THING)
-    store._sql.execute("ROLLBACK")  # COMMIT fails without a transaction
+    store._db.execute("ROLLBACK")  # COMMIT fails without a transaction
     turn.pop()()
     assert told == ["failed, committed"]
     assert (store.version, store.get("things", "a")) == (0, None)

@@ -30,7 +30,7 @@ NAMESPACES = {
 @pytest.mark.parametrize(("metadata", "expected"), NAMESPACES.values(), ids=NAMESPACES)
 def test_namespace_is_set_unless_given(metadata: Json, expected: str) -> None:
     written = framework(**metadata)
-    placed = Manifest(manifest.in_namespace(written, "ours"))
+    placed = Manifest(manifest.with_default_namespace(written, "ours"))
     assert placed.key == (expected, "digits")
     assert written == framework(**metadata), "what was written stays as it is"
 
@@ -55,6 +55,8 @@ DUPLICATES = {
 def test_first_duplicate_has_same_name_and_namespace(
     given: list[tuple[str, Json]], expected: str | None
 ) -> None:
-    placed = [Manifest(manifest.in_namespace(framework(name, **more), "default")) for name, more in given]
+    placed = [
+        Manifest(manifest.with_default_namespace(framework(name, **more), "default")) for name, more in given
+    ]
     found = manifest.first_duplicate(placed)
     assert (found.name if found is not None else None) == expected

@@ -53,6 +53,6 @@ class TimedOutError(ClientError):
 class InvalidJobError(ClientError):
     """The job file, the command line or an argument, e.g. a file to upload, is invalid."""
 
-    def __init__(self, message: str, faults: Sequence[Diagnostic] = ()) -> None:
+    def __init__(self, message: str, diagnostics: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)
-        self.diagnostics = tuple(faults)
+        self.diagnostics = tuple(diagnostics)

@@ -165,7 +165,7 @@ class AsyncClient:
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
     ) -> None:
-        """Delete a job and its objects, except storage and its NFS server.
+        """Delete a job and its objects, except its storage and its NFS server.
 
         Unless `wait` is False, return when they are deleted. With `keep_companions`, its companions are kept.
 
@@ -249,7 +249,9 @@ class AsyncClient:
             return await env.read(connection, job, parsed_task)
 
     async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
-        """Return the job as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
+        """Return the job as soon as it is "completed", "running" or "deleted".
+
+        "running" means that every task has run in its current attempt, or that the job has succeeded.
 
         A completed job that failed does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises
         TimedOutError, ObjectDeletedError if the job is deleted first, and CompletedError if it ends without success

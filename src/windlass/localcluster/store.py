@@ -87,13 +87,13 @@ class Store:
         self._schedule = schedule
         self._uncommitted: list[Change] = []
         self._commit_callbacks: list[Callable[[StoreError | None], None]] = []
-        self._sql = _open(path)
+        self._db = _open(path)
         self.version = self._first_value("SELECT coalesce(max(version), 0) FROM history")
         # The newest version that is no longer in the history.
         self.compacted_version = self._first_value("SELECT version FROM forgotten")
         # Version and size of each change in the history.
         self._sizes = deque(
-            self._sql.execute(
+            self._db.execute(
                 "SELECT version, coalesce(length(before), 0) + coalesce(length(after), 0) FROM history ORDER BY version"
             )
         )
@@ -104,7 +104,7 @@ class Store:
 
     def close(self) -> None:
         self.commit()
-        self._sql.close()
+        self._db.close()
 
     def listen(self, listener: Callable[[Change], None]) -> None:
         self._listeners.append(listener)
@@ -117,26 +117,26 @@ class Store:
 
     def _row(self, resource: str, key: str) -> tuple[bytes, int] | None:
         sql = "SELECT body, version FROM objects WHERE resource = ? AND place = ?"
-        row: tuple[bytes, int] | None = self._sql.execute(sql, (resource, key)).fetchone()
+        row: tuple[bytes, int] | None = self._db.execute(sql, (resource, key)).fetchone()
         return row
 
     def owned_by(self, uid: str) -> list[tuple[str, str]]:
         """Return resource and key of every object that names this uid as an owner."""
-        return self._sql.execute("SELECT resource, place FROM owners WHERE owner = ?", (uid,)).fetchall()
+        return self._db.execute("SELECT resource, place FROM owners WHERE owner = ?", (uid,)).fetchall()
 
     def all_owned(self) -> list[tuple[str, str]]:
         """Return resource and key of every object that has an owner."""
-        return self._sql.execute("SELECT DISTINCT resource, place FROM owners").fetchall()
+        return self._db.execute("SELECT DISTINCT resource, place FROM owners").fetchall()
 
     def containing(self, text: str) -> list[tuple[str, str]]:
         """Return resource and key of every object whose JSON contains a text. This scans all objects."""
-        return self._sql.execute(
+        return self._db.execute(
             "SELECT resource, place FROM objects WHERE instr(body, CAST(? AS BLOB))", (text,)
         ).fetchall()
 
     def all(self, resource: str, namespace: str = "") -> Iterator[bytes]:
         start, end = store_types.key_range(namespace, "")
-        rows = self._sql.execute(
+        rows = self._db.execute(
             "SELECT body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place",
             (resource, start, end),
         )
@@ -162,12 +162,12 @@ class Store:
         if version < self.compacted_version or version > self.version:
             raise self._not_in_history(version)
         start, end = store_types.key_range(namespace, after)
-        rows = self._sql.execute(
+        rows = self._db.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? AND version <= ?",
             (resource, start, end, version),
         )
         found: dict[str, bytes] = dict(rows.fetchall())
-        changed = self._sql.execute(
+        changed = self._db.execute(
             _STATE_AT_VERSION, {"version": version, "resource": resource, "start": start, "end": end}
         )
         # An object created later did not exist at that version; a deleted object is only in the history.
@@ -176,7 +176,7 @@ class Store:
 
     def _page_now(self, resource: str, namespace: str, after: str, limit: int) -> Page:
         start, end = store_types.key_range(namespace, after)
-        rows = self._sql.execute(
+        rows = self._db.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place LIMIT ?",
             (resource, start, end, limit + 1 if limit else -1),
         ).fetchall()
@@ -190,7 +190,7 @@ class Store:
         if after < self.compacted_version:
             raise self._not_in_history(after)
         start, end = store_types.key_range(namespace, "")
-        rows = self._sql.execute(
+        rows = self._db.execute(
             "SELECT version, resource, place, before, after FROM history"
             " WHERE version > ? AND resource = ? AND place >= ? AND place < ? ORDER BY version",
             (after, resource, start, end),
@@ -209,7 +209,7 @@ class Store:
         body, version = self._encode_with_next_version(obj)
         with self._transaction():
             try:
-                self._sql.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", (resource, key, version, body))
+                self._db.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", (resource, key, version, body))
             except sqlite3.IntegrityError as error:
                 raise AlreadyExistsError(f"{resource} {key} exists") from error
             self._record(Change(version, resource, key, None, body))
@@ -220,7 +220,7 @@ class Store:
         body, version = self._encode_with_next_version(obj)
         with self._transaction():
             before = self._read_expected_version(resource, key, expected)
-            self._sql.execute(
+            self._db.execute(
                 "UPDATE objects SET version = ?, body = ? WHERE resource = ? AND place = ?",
                 (version, body, resource, key),
             )
@@ -231,7 +231,7 @@ class Store:
         """Delete an object if it is still at the expected version, and return its last JSON."""
         with self._transaction():
             before = self._read_expected_version(resource, key, expected)
-            self._sql.execute("DELETE FROM objects WHERE resource = ? AND place = ?", (resource, key))
+            self._db.execute("DELETE FROM objects WHERE resource = ? AND place = ?", (resource, key))
             self._record(Change(self.version + 1, resource, key, before, None))
         return before
 
@@ -253,7 +253,7 @@ class Store:
         if not self._uncommitted:
             return
         try:
-            self._sql.execute("COMMIT")
+            self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back(error)
             return
@@ -264,10 +264,10 @@ class Store:
 
     def _roll_back(self, error: BaseException) -> StoreError:
         """Discard all uncommitted writes. No client has received a response to them yet."""
-        if self._sql.in_transaction:
+        if self._db.in_transaction:
             # Some failures, e.g. a full disk, end the transaction themselves.
             with contextlib.suppress(sqlite3.Error):
-                self._sql.execute("ROLLBACK")
+                self._db.execute("ROLLBACK")
         self.version = self.committed_version
         self._uncommitted = []
         self._next_compacted_version = self.compacted_version
@@ -281,13 +281,13 @@ class Store:
     def _transaction(self) -> Iterator[None]:
         """Make a write atomic. Commit it now, or with the other writes of this iteration of the event loop."""
         try:
-            if not self._sql.in_transaction:
-                self._sql.execute("BEGIN IMMEDIATE")
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
             yield
         except StoreError:
             # A rejected request has written nothing, so the uncommitted writes of other requests stay.
             if not self._uncommitted:
-                self._sql.execute("ROLLBACK")
+                self._db.execute("ROLLBACK")
             raise
         except BaseException as error:
             raise self._roll_back(error) from error
@@ -334,17 +334,17 @@ class Store:
         if old_owners == new_owners:
             return
         for uid in old_owners - new_owners:
-            self._sql.execute(
+            self._db.execute(
                 "DELETE FROM owners WHERE owner = ? AND resource = ? AND place = ?",
                 (uid, change.resource, change.key),
             )
         for uid in new_owners - old_owners:
-            self._sql.execute(
+            self._db.execute(
                 "INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", (uid, change.resource, change.key)
             )
 
     def _append_to_history(self, change: Change) -> None:
-        self._sql.execute(
+        self._db.execute(
             "INSERT INTO history VALUES (?, ?, ?, ?, ?)",
             (change.version, change.resource, change.key, change.before, change.after),
         )
@@ -363,8 +363,8 @@ class Store:
             if length <= self._max_history_length * 0.9 and total_bytes <= self._max_history_bytes * 0.9:
                 break
             newest, length, total_bytes = version, length - 1, total_bytes - size
-        self._sql.execute("DELETE FROM history WHERE version <= ?", (newest,))
-        self._sql.execute("UPDATE forgotten SET version = ?", (newest,))
+        self._db.execute("DELETE FROM history WHERE version <= ?", (newest,))
+        self._db.execute("UPDATE forgotten SET version = ?", (newest,))
         return newest
 
     def _deliver(self, change: Change) -> None:
@@ -384,7 +384,7 @@ class Store:
             self._undelivered.popleft()
 
     def _first_value(self, sql: str, *arguments: object) -> int:
-        (value,) = self._sql.execute(sql, arguments).fetchone()
+        (value,) = self._db.execute(sql, arguments).fetchone()
         return int(value)
 
 
@@ -402,18 +402,18 @@ def _open(path: Path) -> sqlite3.Connection:
         # The file contains secrets. SQLite gives its other files the same mode.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         path.chmod(0o600)
-        sql = sqlite3.connect(path, timeout=0, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot use the data directory {path.parent}: {error}") from error
     try:
-        _prepare(sql, path)
+        _prepare(connection, path)
     except sqlite3.Error as error:
-        sql.close()
+        connection.close()
         raise _open_error(path, error) from error
     except StoreError:
-        sql.close()
+        connection.close()
         raise
-    return sql
+    return connection
 
 
 def _open_error(path: Path, error: sqlite3.Error) -> StoreError:
@@ -428,23 +428,23 @@ def _open_error(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(f"cannot use the data directory {path.parent}: {error}")
 
 
-def _prepare(sql: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     # An exclusive lock rejects a second server and avoids the shared memory that several readers would need.
-    sql.execute("PRAGMA locking_mode = EXCLUSIVE")
-    sql.execute("PRAGMA journal_mode = WAL")
-    sql.execute("PRAGMA synchronous = NORMAL")
-    # In pages. A checkpoint waits for the disk, so it runs after 32 MB instead of 4 MB.
-    sql.execute("PRAGMA wal_autocheckpoint = 8192")
-    sql.execute("BEGIN EXCLUSIVE")
-    (found,) = sql.execute("PRAGMA user_version").fetchone()
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # 8192 pages are 32 MiB. A checkpoint waits for the disk, so it runs less often than by default (after 4 MiB).
+    connection.execute("PRAGMA wal_autocheckpoint = 8192")
+    connection.execute("BEGIN EXCLUSIVE")
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found > DATA_VERSION:
-        sql.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
         raise StoreError(
             f"cannot use {path}: a newer release wrote it (data version {found}, supported: {DATA_VERSION})."
             " Use that release or another data directory."
         )
     if found == 0:
         for statement in _TABLES.split(";"):
-            sql.execute(statement)
-        sql.execute(f"PRAGMA user_version = {DATA_VERSION}")
-    sql.execute("COMMIT")
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {DATA_VERSION}")
+    connection.execute("COMMIT")

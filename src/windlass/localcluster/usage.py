@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 MAX_WINDOW = 60.0
-_NANO = 1_000_000_000
+_NANOCORES_PER_CORE = 1_000_000_000
 _MIN_WINDOW = 0.001
 
 
@@ -65,7 +65,7 @@ def usage_between(name: str, before: UsageSample, now: UsageSample) -> Container
     """
     window = max(now.at - before.at, _MIN_WINDOW)
     seconds = max(now.usage.cpu_seconds - before.usage.cpu_seconds, 0.0)
-    return ContainerUsage(name, round(seconds / window * _NANO), now.usage.memory_bytes, window)
+    return ContainerUsage(name, round(seconds / window * _NANOCORES_PER_CORE), now.usage.memory_bytes, window)
 
 
 def total(pods: Iterable[PodUsage]) -> tuple[int, int]:

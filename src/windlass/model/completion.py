@@ -65,7 +65,7 @@ class CompletionType(Dense, frozen=True):
 
     name: CompletionTypeName = CompletionTypeName.FAILED
     attributes: tuple[str, ...] = ()
-    """Values of CompletionTypeAttribute; configured failure classes may have other attributes."""
+    """Transient, Permanent, Conflict, Platform or User; configured failure classes may have other attributes."""
 
     @property
     def is_failed(self) -> bool:

@@ -228,7 +228,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """Labels of the objects of the job, e.g. the Framework and its pods."""
     annotations: dict[str, str] = {}
-    """Annotations of the Framework or, without one, of the Jobs and StatefulSets."""
+    """Annotations of the Framework or, with `windlass render --target plain`, of the Jobs and StatefulSets."""
     pod: Json = {}
     """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
 

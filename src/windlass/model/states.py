@@ -8,7 +8,8 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The state of the current attempt of a Framework or a task."""
+    """The state of the current attempt of a Framework or a task. The object is the ConfigMap of a Framework
+    attempt, or the pod of a task attempt."""
 
     ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
     """The object has to be created. It does not exist, or its creation is not confirmed yet.

@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True):
 M = TypeVar("M", bound=Manifest)
 
 
-def in_namespace(framework: Json, namespace: str) -> Json:
+def with_default_namespace(framework: Json, namespace: str) -> Json:
     """Set the namespace of a Framework whose namespace is missing, null or empty, which Kubernetes treats alike."""
     metadata = framework["metadata"]
     namespace = metadata.get("namespace") or namespace

@@ -1,6 +1,6 @@
 """Invariants of stored statuses: they match the events of the simulation and the spec.
 
-The rules are written independently of the code that they check.
+The rules are written independently of the code that they check. Statement numbers refer to docs/behaviours.md.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -29,11 +29,11 @@ from windlass.simulate.kubelets import Kubelets
 from windlass.simulate.scenario import Occurrence
 
 SLACK = timedelta(seconds=5)
-"""Maximum time between a decision and its store."""
+"""Maximum time between a decision of the controller and the write of the status that contains it."""
 _CompletionOrder = tuple[datetime, datetime, int, int]
 """When the controller saw the task completed, when its pod finished, the position of its role, and its index."""
 _MetRule = tuple[_CompletionOrder, str, list[TaskStatus]]
-"""The order of the task with which a rule was met, the role, and its tasks that the rule counts."""
+"""The completion order of the task that met a rule, the name of its role, and the tasks that the rule counts."""
 NEVER_RETRIED = {-210, -220, -230, -250}
 
 
@@ -157,15 +157,20 @@ class StatusInvariants:
             case CompletionCode.CONFIG_MAP_EXTERNAL_DELETED:
                 found = self._server.find(attempt.config_map_uid or "")
                 is_deleted = framework.is_deleting or found is None or found.is_deleting
-                require(is_deleted, f"{framework.name}: -100 but the ConfigMap exists")
+                require(is_deleted, f"{framework.name} ended with -100 but the ConfigMap exists")
             case CompletionCode.STOP_FRAMEWORK_REQUESTED:
-                require(spec.execution_type is ExecutionType.STOP, f"{framework.name}: -210 without Stop")
+                require(
+                    spec.execution_type is ExecutionType.STOP,
+                    f"{framework.name} ended with -210 without Stop",
+                )
             case CompletionCode.FRAMEWORK_SUSPENDED:
-                require(spec.suspend, f"{framework.name}: -130 without suspend")
+                require(spec.suspend, f"{framework.name} ended with -130 without suspend")
             case CompletionCode.ACTIVE_DEADLINE_EXCEEDED:
                 due = _active_deadline(framework, new)
                 now = self._server.now + self._server.clock_tolerance
-                require(due is not None and now >= due, f"{framework.name}: -250 too early")
+                require(
+                    due is not None and now >= due, f"{framework.name} ended with -250 before its deadline"
+                )
             case _ if (
                 completion.trigger is not None and completion.code != CompletionCode.PENDING_DEADLINE_EXCEEDED
             ):

@@ -415,7 +415,7 @@ def test_summary_sentence(framework: Framework, state: JobState, words: str) -> 
     ("seconds", "words"),
     [
         (3, "job was just submitted; no controller has processed it yet"),
-        (300, "job is pending: no controller has processed it for 5 min"),
+        (300, "job is pending: it was submitted 5 min ago, and no controller has processed it"),
     ],
 )
 def test_summary_without_a_controller(seconds: float, words: str) -> None:

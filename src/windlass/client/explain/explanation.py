@@ -169,7 +169,7 @@ def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]
         "Check whether a controller is running (`kubectl get pods -A | grep windlass`), install one with "
         "`windlass install --apply`, or run one on this machine with `windlass controller`."
     )
-    return f"is pending: no controller has processed it for {duration(age)}", advice
+    return f"is pending: it was submitted {duration(age)} ago, and no controller has processed it", advice
 
 
 def _summarize_pending(view: JobView, explanation: Explanation) -> tuple[str, str]:

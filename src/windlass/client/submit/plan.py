@@ -310,7 +310,7 @@ def render_framework(
 ) -> Json:
     """Render the Framework of a job. A Framework written by hand only gets a namespace, if it has none."""
     if submission.job is None:
-        return manifest.in_namespace(submission.framework or {}, target.namespace)
+        return manifest.with_default_namespace(submission.framework or {}, target.namespace)
     job = submission.in_namespace(target.namespace).job or submission.job
     return builder.framework(job, code, share, has_own_mounts=target.has_own_mounts)
 

@@ -1,6 +1,7 @@
 """Local images: image names bound to directories.
 
-A container with a local image sees the files of the image's directory over those of the machine.
+The root of a container with a local image contains the files of the machine and those of the image's directory,
+which take precedence.
 
 The bindings are in one file, which other processes may change: it is read again when it has changed, and replaced
 atomically.

@@ -1,8 +1,8 @@
 """The format of container logs (CRI): lines of `time stream P|F text`, and the selection of lines.
 
-`F` is a full line or the last part of one, `P` another part or an end of output without a newline. Times are
-nanoseconds since 1970, because a datetime has only microseconds. Functions process many lines at once, because
-containers may write fast.
+The tag `F` (full) marks a complete line, or the last part of a line that was split. `P` (partial) marks every other
+part, and a last line without a newline. Times are nanoseconds since 1970, because a datetime has only microseconds.
+Functions process many lines at once, because containers may write fast.
 """
 
 import re

@@ -6,8 +6,8 @@ follows:
 * The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks, TensorBoards) do not have to
   succeed.
 * Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher or
-  master; without such a role, or with another runtime, all of them. The job succeeds when all tasks of one leader have
-  succeeded.
+  master; without such a role, or with another runtime, all of them. The job succeeds when all tasks of any
+  one of these roles have succeeded.
 * If all roles with tasks are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
@@ -46,8 +46,8 @@ def leaders(job: Job) -> tuple[str, ...]:
 
 
 def has_non_leaders(job: Job) -> bool:
-    """Return whether the job has roles besides the leaders. A role without tasks counts only if it is endless, because
-    it may get tasks later."""
+    """Return whether the job has roles besides the leaders. A role without tasks counts if it is endless: if it is
+    scaled up later, its tasks never succeed, and the job must not wait for them."""
     others = {name: role for name, role in job.roles.items() if name not in leaders(job)}
     return any(role.tasks > 0 or is_endless(job, name) for name, role in others.items())
 

@@ -14,8 +14,8 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
 MAX_STATEFUL_SET_NAME = 52
-"""Maximum length: the value of a pod label is the name, a hyphen and a hash of ten characters. Kubernetes creates no
-pods if the value is too long."""
+"""Maximum length: the value of the pod label `controller-revision-hash` is the name, a hyphen and a hash of ten
+characters. Kubernetes creates no pods if the value is too long."""
 _MAX_LABEL = 63
 _CHECKED_API_VERSIONS = ("v1", "apps/v1", "batch/v1")
 _is_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch

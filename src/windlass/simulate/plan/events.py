@@ -186,11 +186,11 @@ def _end_message(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> s
 
 def _retry_event(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _TaskEvent:
     why = reason.message.partition(": ")[2]
-    what = f"attempt {retried.total_retried_count} started: {why} ({retries(retried)})"
+    what = f"attempt {retried.total_retried_count} started: {why} ({format_retries(retried)})"
     return _TaskEvent(*key, State.ATTEMPT_CREATION_PENDING, what)
 
 
-def retries(retried: RetryPolicyStatus) -> str:
+def format_retries(retried: RetryPolicyStatus) -> str:
     counted = retried.accountable_retried_count
     return f"retries: {counted} counted, {retried.total_retried_count - counted} not counted"
 
@@ -201,7 +201,7 @@ def _job_events(
     job_reasons = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
     for reason in job_reasons:
         is_retry = reason.kind is ReasonKind.FRAMEWORK_RETRIED
-        what = f"{reason.message} ({retries(new.retry_policy_status)})" if is_retry else reason.message
+        what = f"{reason.message} ({format_retries(new.retry_policy_status)})" if is_retry else reason.message
         yield _TaskEvent("", 0, _state_after(reason, new), what)
     is_changed = old is None or old.state is not new.state
     if is_changed and not job_reasons and new.state not in _TRANSIENT_STATES:
