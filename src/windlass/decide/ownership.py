@@ -20,7 +20,7 @@ class Presence(Enum):
     DELETED = auto()
     """It was deleted."""
     UNKNOWN = auto()
-    """The status names it, but it never was in the cache: only a new list can tell."""
+    """The status names it, but it was never in the cache. Only a new list request shows whether it exists."""
 
 
 def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:

@@ -32,7 +32,7 @@ def check_fields(node: tree.Node | None, checks: Mapping[str, Check], path: str)
 
 
 def text_check(is_valid: Callable[[str], object], expected: str) -> Check:
-    """Return a check of strings. A value of another type has its own diagnostic."""
+    """Return a check of strings. It skips values of other types, which another check reports."""
 
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         text = tree.text_of(node)
@@ -43,8 +43,8 @@ def text_check(is_valid: Callable[[str], object], expected: str) -> Check:
 
 
 def type_check(type_name: str) -> Check:
-    """Return a check against a type of Kubernetes: a list if the name begins with `[]`, otherwise a mapping. Other
-    values have their own diagnostic."""
+    """Return a check against a type of Kubernetes: a list if the name begins with `[]`, otherwise a mapping. It skips
+    other values, which another check reports."""
     expected = tree.Sequence if type_name.startswith("[]") else tree.Mapping
 
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:

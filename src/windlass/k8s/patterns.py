@@ -1,7 +1,7 @@
 """Regular expressions written by users: in `podFailureSpec`, and as `pattern` in the schema of a custom resource.
 
-FrameworkController and the Kubernetes API server compile them with Go's `regexp`. RE2 has the same syntax and,
-like it, matches in linear time, so no expression can block the process.
+FrameworkController and the Kubernetes API server compile them with Go's `regexp`. RE2 has the same syntax and
+also matches in linear time, so no expression can block the process.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ class RateLimit:
         self._filled_at = clock()
 
     def take(self) -> float:
-        """Take a token. Return the seconds until it is available."""
+        """Reserve a token, even if none is available yet. Return the seconds to wait before sending the request."""
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
         self._filled_at = now

@@ -42,7 +42,7 @@ DATA_VERSION = 1
 # Limits of the history. A watch that is further behind cannot resume.
 HISTORY_LENGTH = 20_000
 HISTORY_BYTES = 64 * 1024 * 1024
-
+# The table `forgotten` has one row: the newest version that was deleted from the history.
 _TABLES = """
 CREATE TABLE objects (
     resource TEXT NOT NULL, place TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,

@@ -25,7 +25,8 @@ class Barrier(StrEnum):
     INJECTED = "true"
     """Every pod gets an init container that waits until all tasks have addresses."""
     OWN = "own"
-    """The pods implement the barrier themselves. A variable contains the name of the Gang."""
+    """The pods implement the barrier themselves. WINDLASS_GANG contains the name of the Gang, the object with the
+    addresses of all tasks."""
 
 
 class Features(msgspec.Struct, frozen=True):

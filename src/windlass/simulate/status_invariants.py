@@ -1,6 +1,7 @@
 """Invariants of stored statuses: they match the events of the simulation and the spec.
 
-The rules are written independently of the code that they check. Statement numbers refer to docs/behaviours.md.
+The checks do not use the code that they verify. Below, a rule is a minFailedTaskCount or minSucceededTaskCount of a
+role, and the numbered statements are in docs/behaviours.md. Statement numbers refer to docs/behaviours.md.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -258,7 +259,7 @@ def _was_task_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
 
 
 def _ended_tasks(role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
-    """Return the failed or succeeded tasks of a role, without those that the end of the job or a scale-down ended."""
+    """Return the failed or succeeded tasks of a role. Tasks that ended with the job or by a scale-down are excluded."""
     return [
         task
         for task in role.task_statuses

@@ -115,8 +115,8 @@ def test_starts() -> None:
     lines = LOG.splitlines(keepends=True)
     sizes = [sum(map(len, lines[:index])) for index in range(len(lines))]
     parts = [False, True, False, False, True]
-    assert log_format.starts(LOG) == list(zip(sizes, parts, strict=True))
-    assert log_format.starts(b"no line\n" + lines[0] + b"2026") == [(8, False)]
+    assert log_format.log_line_offsets(LOG) == list(zip(sizes, parts, strict=True))
+    assert log_format.log_line_offsets(b"no line\n" + lines[0] + b"2026") == [(8, False)]
 
 
 def test_since() -> None:

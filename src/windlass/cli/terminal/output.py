@@ -20,7 +20,7 @@ from windlass.runner.usage import Usage
 
 MAX_PENDING_BYTES = 256 * 1024
 """Number of unwritten bytes after which the reading of logs pauses."""
-SECONDS_TO_ABANDON = 1.0
+ABANDONED_WAIT_SECONDS = 1.0
 """How long `finish` waits for the reader of the output after `abandon`."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Minimum time between two progress lines of a task in text output, except before the last one."""
@@ -138,7 +138,7 @@ class Writer:
         with self._changed:
             self._is_finished = True
             self._changed.notify()
-        self._thread.join(SECONDS_TO_ABANDON if self._is_abandoned else None)
+        self._thread.join(ABANDONED_WAIT_SECONDS if self._is_abandoned else None)
         if self._error is not None:
             raise self._error
 

@@ -147,7 +147,7 @@ def _summarize(
                 "",
             )
         case JobState.RETRYING:
-            return f"completed attempt {view.attempt}: {_cause(explanation)}", ""
+            return f"is retrying: attempt {view.attempt} ended: {_cause(explanation)}", ""
         case JobState.SUCCEEDED:
             retries = explanation.job_retries.total if explanation.job_retries is not None else 0
             attempt = f" in attempt {retries}" if retries else ""

@@ -243,7 +243,7 @@ def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, i
     for index, file in reversed(list(enumerate(files))):
         for offset, lines in _blocks_backwards(file):
             found = []
-            for start, is_part in reversed(log_format.starts(lines)):
+            for start, is_part in reversed(log_format.log_line_offsets(lines)):
                 if later is not None and not is_part:
                     found.append(later)
                 later = index, offset + start

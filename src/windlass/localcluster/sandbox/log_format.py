@@ -109,7 +109,7 @@ def output_bytes(lines: bytes) -> int:
 def selected_text(lines: bytes, selection: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
     """Return the text of the log lines since `selection.since`, and whether the next log line begins a line of output.
 
-    `begins_line`: the first log line begins a line of output.
+    `begins_line` is whether the first log line begins a line of output.
     """
     earliest = b"" if selection.since is None else format_timestamp(selection.since).encode()
     pieces: list[bytes] = []
@@ -125,7 +125,7 @@ def selected_text(lines: bytes, selection: Selection, *, begins_line: bool = Tru
     return b"".join(pieces), begins_line
 
 
-def starts(lines: bytes) -> list[tuple[int, bool]]:
+def log_line_offsets(lines: bytes) -> list[tuple[int, bool]]:
     """Return the offset of each log line, and whether its tag is `P`."""
     return [(match.start(), match[2] == b"P") for match in _LINE.finditer(lines)]
 

@@ -6,8 +6,8 @@ follows:
 * The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks, TensorBoards) do not have to
   succeed.
 * Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher or
-  master; without such a role, or with another runtime, all of them. The job succeeds when all tasks of any
-  one of these roles have succeeded.
+  master; without such a role, or with another runtime, all of them. If the job also has other roles, it succeeds
+  when all tasks of any one leader role have succeeded.
 * If all roles with tasks are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
@@ -37,8 +37,8 @@ def policies(job: Job) -> dict[str, CompletionPolicySpec]:
 
 
 def leaders(job: Job) -> tuple[str, ...]:
-    """Return the roles that decide the success of the job by default, in the order of the file. Empty: no role with
-    tasks ends by itself."""
+    """Return the roles that decide the success of the job by default, in the order of the file. The result
+    is empty if no role with tasks ends by itself."""
     finite_roles = {
         name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)
     }

@@ -1,6 +1,6 @@
 """Convert one pass of the controller, given as two statuses and the reasons of the changes, into events.
 
-A mere change to a state in which an object is being created or deleted is not an event.
+A change to a transient state, in which an object is being created or deleted, produces no event by itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True):
 Key = tuple[str, int]
 
 
-class _TaskEvent(msgspec.Struct, frozen=True):
+class _UnmergedEvent(msgspec.Struct, frozen=True):
     """An event of one task, or of the job if the role is empty."""
 
     role: str
@@ -89,8 +89,8 @@ def events(
         or new
     )
     old_tasks = {} if old is None or old.attempt_status.id != final_status.attempt_status.id else _tasks(old)
-    causes: list[_TaskEvent] = []
-    effects: list[_TaskEvent] = []
+    causes: list[_UnmergedEvent] = []
+    effects: list[_UnmergedEvent] = []
     for key, task in _tasks(final_status).items():
         retry = retry_reasons.get(key)
         new_task = task if retry is None or retry.task is None else retry.task
@@ -166,14 +166,14 @@ def _is_ended_by_attempt(task: TaskStatus) -> bool:
     return completion is not None and completion.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
 
 
-def _changes(key: Key, old: TaskStatus | None, new: TaskStatus) -> Iterator[_TaskEvent]:
+def _changes(key: Key, old: TaskStatus | None, new: TaskStatus) -> Iterator[_UnmergedEvent]:
     old_completion = None if old is None else old.attempt_status.completion_status
     completion = new.attempt_status.completion_status
     is_changed = old is None or old.state is not new.state
     if completion is not None and old_completion is None:
-        yield _TaskEvent(*key, new.state, _end_message(new, completion))
+        yield _UnmergedEvent(*key, new.state, _end_message(new, completion))
     elif is_changed and new.state not in _TRANSIENT_STATES:
-        yield _TaskEvent(*key, new.state, _STATE_MESSAGES.get(new.state, ""))
+        yield _UnmergedEvent(*key, new.state, _STATE_MESSAGES.get(new.state, ""))
 
 
 def _end_message(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> str:
@@ -184,10 +184,10 @@ def _end_message(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> s
     return what if delay is None else f"{what}; retrying in {delay} s"
 
 
-def _retry_event(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _TaskEvent:
+def _retry_event(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _UnmergedEvent:
     why = reason.message.partition(": ")[2]
     what = f"attempt {retried.total_retried_count} started: {why} ({format_retries(retried)})"
-    return _TaskEvent(*key, State.ATTEMPT_CREATION_PENDING, what)
+    return _UnmergedEvent(*key, State.ATTEMPT_CREATION_PENDING, what)
 
 
 def format_retries(retried: RetryPolicyStatus) -> str:
@@ -197,15 +197,15 @@ def format_retries(retried: RetryPolicyStatus) -> str:
 
 def _job_events(
     old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
-) -> Iterator[_TaskEvent]:
+) -> Iterator[_UnmergedEvent]:
     job_reasons = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
     for reason in job_reasons:
         is_retry = reason.kind is ReasonKind.FRAMEWORK_RETRIED
         what = f"{reason.message} ({format_retries(new.retry_policy_status)})" if is_retry else reason.message
-        yield _TaskEvent("", 0, _state_after(reason, new), what)
+        yield _UnmergedEvent("", 0, _state_after(reason, new), what)
     is_changed = old is None or old.state is not new.state
     if is_changed and not job_reasons and new.state not in _TRANSIENT_STATES:
-        yield _TaskEvent("", 0, new.state, "")
+        yield _UnmergedEvent("", 0, new.state, "")
 
 
 def _state_after(reason: Reason, new: FrameworkStatus) -> str:
@@ -217,7 +217,7 @@ def _state_after(reason: Reason, new: FrameworkStatus) -> str:
             return new.state
 
 
-def _merged(at: float, events: Iterable[_TaskEvent]) -> Iterator[Event]:
+def _merged(at: float, events: Iterable[_UnmergedEvent]) -> Iterator[Event]:
     """Merge the same events of several tasks of a role."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for each in events:
