@@ -148,12 +148,13 @@ def names_in(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def state_of_host() -> tuple[str, list[str]]:
-    """Its mounts, and which of the places are there that the tests mount something at."""
+def state_of_host() -> tuple[list[str], list[str]]:
+    """Return its mounts, and the existing paths at which the tests mount something. Network namespaces of other
+    processes, which `ip netns` mounts, are not included."""
     places = ("/windlass", "/dev/termination-log", "/usr/bin/windlass-file", "/usr/bin/windlass-tool")
     folders = ("/var/lib/windlass-none", "/root/windlass-none", f"{tempfile.gettempdir()}/windlass-none")
-    mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")
-    return mounts, [
+    mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    return [mount for mount in mounts if not mount.startswith("nsfs ")], [
         path for path in (*places, *folders, "/get_ips.sh", "/benchmarks") if os.path.lexists(path)
     ]
 
