@@ -1,5 +1,5 @@
-# The barrier, which is what it runs when it is told nothing, and the controller, whose Deployment says `controller`. The
-# command line is the same everywhere: `docker run IMAGE lint -` works too.
+# The image of the barrier (the default command) and of the controller (`controller`). All other commands work too, e.g.
+# `docker run IMAGE lint -`.
 #
 #     docker build --tag windlass:VERSION .
 #     windlass install --image windlass:VERSION --apply
@@ -7,22 +7,25 @@
 FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
+COPY requirements ./requirements
 COPY src ./src
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+RUN pip install --no-cache-dir --require-hashes --requirement requirements/build.txt \
+    && pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/windlass \
-    && /opt/windlass/bin/pip install --no-cache-dir /wheels/*.whl
+    && /opt/windlass/bin/pip install --no-cache-dir --require-hashes --requirement requirements/image.txt \
+    && /opt/windlass/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python:3.12-slim
-# Bytecode is not written where the root file system is read-only, and output is not held back.
+# The root file system may be read-only, and output is not buffered.
 ENV PATH=/opt/windlass/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/windlass /opt/windlass
-# Where containers of the old launcher source it.
+# Containers of the Framework Launcher source this file.
 COPY src/windlass/barrier/get_ips.sh /get_ips.sh
-# A pod mounts a volume here, and its other containers read in it what the barrier has found out.
+# A pod mounts a volume here, in which its other containers read the results of the barrier.
 WORKDIR /mnt/frameworkbarrier
-# By its number, so that Kubernetes can see that it is not root.
+# A numeric user, so that Kubernetes can verify that it is not root.
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["windlass"]

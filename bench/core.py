@@ -7,6 +7,7 @@ import json
 import time
 
 import builders
+import many_frameworks
 import msgspec
 from builders import at
 
@@ -117,7 +118,7 @@ def pod_figures(sheet: Sheet, tasks: int) -> None:
 
 def simulation_figures(sheet: Sheet, count: int) -> None:
     started = time.process_time()
-    played = Simulation(scenario.draw_many_frameworks(seed=1, count=count)).run()
+    played = Simulation(many_frameworks.draw(seed=1, count=count)).run()
     took = time.process_time() - started
     virtual = (played.timeline.now - builders.NOW).total_seconds()
     sheet.title("Playing two-task Frameworks with faults, on one core:")

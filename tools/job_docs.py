@@ -17,15 +17,17 @@ import docstrings  # next to this file
 from windlass.jobfile import schema as jobfile_schema
 from windlass.model.companions import Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.framework import CompletionPolicySpec
-from windlass.model.job import CephFs, Job, LoadData, Nfs, NfsServer, Retry, Role, Volume
-from windlass.model.resources import Resources
+from windlass.model.job import CephFs, Elastic, Job, LoadData, Nfs, NfsServer, Retry, Role, Volume
+from windlass.model.resources import Gpus, Resources
 
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     struct.__name__: struct
     for struct in (
         Job,
         Role,
+        Elastic,
         Resources,
+        Gpus,
         Retry,
         Volume,
         Nfs,

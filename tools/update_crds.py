@@ -17,11 +17,11 @@ from types import ModuleType
 import yaml
 
 import docstrings  # next to this file
-from windlass.model import completion, framework, gang, names, states, status
+from windlass.model import completion, framework, gang, history, names, states, status
 from windlass.wire.crd import manifests
 
 FOLDER = Path(__file__).parents[1] / "docs" / "crds"
-MODULES = (framework, status, completion, states, gang)
+MODULES = (framework, status, completion, states, gang, history)
 HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 
 
@@ -31,6 +31,7 @@ def documents() -> dict[Path, str]:
     definitions = [
         *(manifests.framework_crd(group, prose) for group in names.GROUPS),
         manifests.gang_crd(prose),
+        manifests.record_crd(prose),
     ]
     return {
         FOLDER / f"{definition['metadata']['name']}.yaml": HEADER

@@ -17,6 +17,7 @@ from kubernetes.client import models
 
 TYPES = Path(__file__).parents[1] / "src/windlass/k8s/types.json"
 ROOTS = [
+    models.AuthenticationV1TokenRequest,
     models.CoreV1Event,
     models.V1ClusterRole,
     models.V1ClusterRoleBinding,
@@ -26,6 +27,7 @@ ROOTS = [
     models.V1Endpoints,
     models.V1Job,
     models.V1Lease,
+    models.V1LocalSubjectAccessReview,
     models.V1Namespace,
     models.V1Node,
     models.V1PersistentVolumeClaim,
@@ -36,9 +38,14 @@ ROOTS = [
     models.V1RoleBinding,
     models.V1Scale,
     models.V1Secret,
+    models.V1SelfSubjectAccessReview,
+    models.V1SelfSubjectReview,
+    models.V1SelfSubjectRulesReview,
     models.V1Service,
     models.V1ServiceAccount,
     models.V1StatefulSet,
+    models.V1SubjectAccessReview,
+    models.V1TokenReview,
 ]
 
 SCALARS = {

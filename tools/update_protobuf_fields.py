@@ -18,6 +18,8 @@ FILES: Final = {
     "batch.v1": "api/batch/v1",
     "coordination.v1": "api/coordination/v1",
     "rbac.v1": "api/rbac/v1",
+    "authentication.v1": "api/authentication/v1",
+    "authorization.v1": "api/authorization/v1",
     "autoscaling.v1": "api/autoscaling/v1",
     "policy.v1beta1": "api/policy/v1beta1",
     "meta.v1": "apimachinery/pkg/apis/meta/v1",
@@ -27,6 +29,9 @@ ROOTS: Final = (
     *("core.v1." + kind for kind in ("PersistentVolumeClaim", "Pod", "Secret", "Service", "ServiceAccount")),
     *("apps.v1.Deployment", "apps.v1.StatefulSet", "batch.v1.Job", "coordination.v1.Lease"),
     *("rbac.v1." + kind for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")),
+    *("authentication.v1." + kind for kind in ("SelfSubjectReview", "TokenRequest", "TokenReview")),
+    *("authorization.v1." + kind for kind in ("LocalSubjectAccessReview", "SelfSubjectAccessReview")),
+    *("authorization.v1." + kind for kind in ("SelfSubjectRulesReview", "SubjectAccessReview")),
     *("autoscaling.v1.Scale", "policy.v1beta1.Eviction", "meta.v1.DeleteOptions"),
 )
 _PACKAGE = re.compile(r"^k8s\.io\.(?:api|apimachinery\.pkg\.(?:apis|api|util|runtime))\.")

@@ -17,6 +17,8 @@ _MODULES = {
     "Client": "windlass.client.blocking",
     "ClientError": "windlass.client.errors",
     "CompanionView": "windlass.client.companions.status",
+    "Elastic": "windlass.model.job",
+    "Gpus": "windlass.model.resources",
     "Hub": "windlass.model.companions",
     "Job": "windlass.model.job",
     "JobState": "windlass.client.views",

@@ -12,10 +12,12 @@ from windlass.model.companions import Jupyter as Jupyter
 from windlass.model.companions import PasswordFrom as PasswordFrom
 from windlass.model.companions import TensorBoard as TensorBoard
 from windlass.model.feature_annotations import Runtime as Runtime
+from windlass.model.job import Elastic as Elastic
 from windlass.model.job import Job as Job
 from windlass.model.job import Retry as Retry
 from windlass.model.job import Role as Role
 from windlass.model.job import Volume as Volume
+from windlass.model.resources import Gpus as Gpus
 from windlass.model.resources import Resources as Resources
 
 __version__: str

@@ -145,15 +145,15 @@ UNTOUCHED: Final = '. ./get_ips.sh && echo on; echo "$? ${worker_hosts-none} ${p
 @pytest.mark.parametrize(
     ("env", "code", "words"),
     [
-        ({"CODE": "210"}, 210, 'there is no waiting for Framework "tfexample"'),
+        ({"CODE": "210"}, 210, 'cannot wait for Framework "tfexample"'),
         (
             {"CODE": "210", "framework_name": "tf-example"},
             210,
-            'there is no waiting for Framework "tf-example"; this pod belongs to "tfexample"',
+            'cannot wait for Framework "tf-example"; this pod belongs to "tfexample"',
         ),
         ({"CODE": "201"}, 201, 'not every task of Framework "tfexample" has got an address in time'),
-        ({"CODE": "1"}, 1, 'the addresses of Framework "tfexample" could not be had'),
-        ({"CODE": "143"}, 1, 'the addresses of Framework "tfexample" could not be had'),
+        ({"CODE": "1"}, 1, 'cannot read the addresses of Framework "tfexample"'),
+        ({"CODE": "143"}, 1, 'cannot read the addresses of Framework "tfexample"'),
         ({"CODE": "127"}, 127, "windlass is needed, and is not in the PATH of this image"),
         ({"ps_tasknum": "2"}, 210, 'ps_tasknum is 2, but Framework "tfexample" has 1 in role "ps"'),
         (

@@ -26,7 +26,10 @@ Options = Mapping[str, Any]
 Steps = Mapping[str, Sequence[Step]]
 THERE = [Watch([event("ADDED", gang_objects.stored(gang_objects.gang()))], "more")]
 FULL = msgspec.json.decode(codec.encode_framework(gang_objects.framework()))
-FILES = {"framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json"}
+FILES = {
+    *("framework.json", "injector.sh", "cluster.env", "hostfile", "hostfile.hydra", "ssh_config"),
+    "tf_config.json",
+}
 
 
 @pytest.fixture(autouse=True)

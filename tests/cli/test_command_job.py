@@ -6,9 +6,10 @@ import click
 import pytest
 
 from windlass.cli import command_job
-from windlass.cli.command_job import JobOptions
+from windlass.cli.command_job import ALL_GPUS, JobOptions
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job
+from windlass.model.resources import Gpus, Resources
 
 
 def job(folder: Path, *words: str, options: JobOptions | None = None) -> Job:
@@ -31,7 +32,7 @@ NAMES = {
 @pytest.mark.parametrize(("words", "expected"), NAMES.values(), ids=NAMES.keys())
 def test_name_is_derived_from_the_command(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     made = job(tmp_path, *words)
-    assert (made.name, made.command, made.code) == (expected, words, str(tmp_path))
+    assert (made.name, made.command, made.code) == (expected, words, "")
 
 
 ROLES = {
@@ -118,7 +119,56 @@ def test_invalid_options_are_rejected(tmp_path: Path, options: JobOptions, words
     assert "\n" not in error.value.message
 
 
+MIG = "nvidia.com/mig-1g.10gb"
+RESOURCES = {
+    "number": (JobOptions(gpus=2), {}, {"worker": 2}),
+    "none": (JobOptions(gpus=0), {"nvidia.com/gpu": 8}, {"worker": None}),
+    "all": (JobOptions(gpus=ALL_GPUS), {"nvidia.com/gpu": 8}, {"worker": 8}),
+    "divided": (
+        JobOptions(gpus=ALL_GPUS, numbers={"workers": 3, "ps": 2}),
+        {"nvidia.com/gpu": 8},
+        {"ps": None, "worker": 2},
+    ),
+    "amd": (JobOptions(gpus=1), {"amd.com/gpu": 4}, {"worker": Gpus(count=1, resource="amd.com/gpu")}),
+    "instances": (JobOptions(gpus=ALL_GPUS), {MIG: 7}, {"worker": Gpus(count=7, resource=MIG)}),
+}
+
+
+@pytest.mark.parametrize(("options", "machine", "expected"), RESOURCES.values(), ids=RESOURCES.keys())
+def test_gpus_are_per_task_except_parameter_servers(
+    tmp_path: Path, options: JobOptions, machine: dict[str, int], expected: dict[str, int | Gpus | None]
+) -> None:
+    made = command_job.submission(("python", "train.py"), options, tmp_path, machine).job
+    assert made is not None
+    found = {name: role.resources and role.resources.gpus for name, role in made.roles.items()}
+    assert found == expected
+
+
+def test_cpus_and_memory_are_per_task(tmp_path: Path) -> None:
+    options = JobOptions(numbers={"ps": 1, "workers": 2}, cpus="500m", memory="1Gi")
+    roles = job(tmp_path, options=options).roles
+    assert {role.resources for role in roles.values()} == {Resources(cpus="500m", memory="1Gi")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (JobOptions(gpus=ALL_GPUS), "this machine has 0 GPUs, too few for 1 tasks"),
+        (JobOptions(gpus=ALL_GPUS, numbers={"workers": 5}), "this machine has 4 GPUs, too few for 5 tasks"),
+        (JobOptions(cpus="many"), "a quantity above 0"),
+        (JobOptions(memory="8"), "Did you mean 8Gi?"),
+    ],
+)
+def test_impossible_resources_are_rejected(tmp_path: Path, options: JobOptions, message: str) -> None:
+    machine = {"nvidia.com/gpu": 4} if "workers" in options.numbers else {}
+    with pytest.raises(click.UsageError) as error:
+        command_job.submission(("python", "train.py"), options, tmp_path, machine)
+    assert message in error.value.message
+
+
 def test_given_options_are_listed() -> None:
-    options = JobOptions(name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",))
-    assert options.given_options == ["--name", "--runtime", "--ps", "--env"]
+    options = JobOptions(
+        name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",), gpus=0, cpus="1", memory="1Gi"
+    )
+    assert options.given_options == ["--name", "--runtime", "--ps", "--gpus", "--cpus", "--memory"]
     assert JobOptions().given_options == []

@@ -85,9 +85,13 @@ def test_unexpected_exception_is_an_internal_error(fail: type, capfd: pytest.Cap
     assert "Traceback" not in message
 
 
-def test_debug_shows_the_traceback(fail: type) -> None:
-    with pytest.raises(ValueError, match="a fault"):
+def test_debug_shows_the_traceback(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
         main.main.main(["--debug", "fail"], prog_name="windlass")
+    assert ended.value.code == exit_codes.FAILED
+    shown = capfd.readouterr().err
+    assert shown.startswith("Traceback")
+    assert "ValueError: a fault" in shown
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())

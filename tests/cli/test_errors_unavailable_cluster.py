@@ -207,6 +207,8 @@ def test_missing_kubeconfig_is_reported(
     assert code == 1
     assert "no cluster configured" in message
     assert "windlass local up" in message
+    _, message = run(command, job, "--context", "elsewhere")
+    assert "Or omit the context to use the cluster of `windlass local up`." in message
 
 
 def test_unknown_context_is_reported(place: ClusterNamespace, job: Path) -> None:

@@ -244,7 +244,7 @@ def test_kubeconfig_that_is_a_directory_is_reported(tmp_path: Path) -> None:
 # Scripts instead of job files, and the reverse
 
 
-@pytest.mark.parametrize("command", ["plan", "submit", "run"])
+@pytest.mark.parametrize("command", ["plan", "submit", "run", "lint"])
 def test_script_instead_of_a_job_file_is_rejected(command: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import tensorflow\n")

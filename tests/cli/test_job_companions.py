@@ -60,7 +60,9 @@ def test_companions_only_starts_no_job(place: ClusterNamespace, file: str) -> No
     assert place.client.get(place.framework_path("digits")).code == 404
     again = run(place, "submit", file, "--companions-only", "-o", "name")
     assert again.stdout == "deployment.apps/digits-tensorboard\n"
-    assert again.stderr == "digits: updated tensorboard\n"
+    cluster, progress = again.stderr.splitlines()
+    assert cluster.startswith("cluster: https://")
+    assert progress == "digits: updated tensorboard"
     made = json.loads(run(place, "submit", file, "--companions-only", "-o", "json").stdout)
     assert (made["kind"], made["metadata"]["name"]) == ("Deployment", "digits-tensorboard")
 

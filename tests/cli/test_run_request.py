@@ -1,6 +1,8 @@
 """A ConfigMap from files, compared with `kubectl create configmap --from-file`."""
 
 import base64
+import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from pods.commands import framework, role
 
 from windlass.cli import run_request
+from windlass.cli.errors import CommandError
 from windlass.cli.main import main
 from windlass.model.base import Json
 
@@ -87,3 +90,29 @@ def test_run_rejects_invalid_config_maps(option: str, words: str, tmp_path: Path
     assert result.exit_code == 2
     assert words in result.stderr.splitlines()[-1]
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "mode", "message"),
+    [
+        ("missing.py", None, "missing.py does not exist"),
+        ("./missing.py", None, "missing.py does not exist"),
+        (
+            "train.py",
+            0o755,
+            "train.py is not executable: start it with Python, `windlass run -- python train.py --lr 1`",
+        ),
+        ("./train.py", 0o644, "`windlass run -- python ./train.py --lr 1`"),
+        ("./train.py", 0o755, ""),
+    ],
+)
+def test_script_without_interpreter_is_rejected(
+    script: str, mode: int | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if mode is not None:
+        (tmp_path / "train.py").write_text("#!/usr/bin/env python3\n")
+        (tmp_path / "train.py").chmod(mode)
+    expected = pytest.raises(CommandError, match=re.escape(message)) if message else contextlib.nullcontext()
+    with expected:
+        run_request.source(None, (script, "--lr", "1"))

@@ -7,6 +7,7 @@ import pytest
 
 from windlass.client import scale
 from windlass.client.errors import InvalidJobError
+from windlass.model import names
 
 CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
     # (tasks, min_failed, min_succeeded) before, the new number, and the expected changes
@@ -54,6 +55,23 @@ def test_completion_policy_follows_the_task_number(case: str) -> None:
     assert all(each["path"].startswith("/spec/taskRoles/1/") for each in planned.operations)
     assert all(str(value) in " ".join(planned.notes) for value in expected.values())
     assert planned.notes
+
+
+ELASTIC = {names.RUNTIME_ANNOTATION: "pytorch", names.ELASTIC_ANNOTATION: "worker=2:4"}
+
+
+def test_elastic_role_keeps_its_policy() -> None:
+    worker = builders.role("worker", 2, min_failed=1, min_succeeded=2)
+    framework = builders.framework("job", worker, annotations=ELASTIC)
+    planned = scale.plan_scaling(framework, {"worker": 4})
+    assert [each["path"] for each in planned.operations] == ["/spec/taskRoles/0/taskNumber"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_elastic_role_stays_in_its_range(number: int) -> None:
+    framework = builders.framework("job", builders.role("worker", 2), annotations=ELASTIC)
+    with pytest.raises(InvalidJobError, match="job is elastic, expected 2 to 4 tasks"):
+        scale.plan_scaling(framework, {"worker": number})
 
 
 REFUSED = {

@@ -27,8 +27,10 @@ STORY = (
     "list",
     "watch",
     "logs",
+    "result",
     "why",
     "events",
+    "history",
     "env",
     "start_companions",
     "companions",
@@ -167,7 +169,9 @@ def test_errors_have_one_message(case: str, client: Client) -> None:
 def test_wait_times_out(client: Client) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")
-    with pytest.raises(errors.TimedOutError, match=r"digits is not completed after 0\.01 s: it is Running"):
+    with pytest.raises(
+        errors.TimedOutError, match=r"digits is not completed after 0\.01 s: digits is running: 1 of 1 task"
+    ):
         client.wait("digits", timeout=0.01)
     client.delete("digits", wait=False)
     assert client.wait("digits", until="deleted").name == "digits"

@@ -17,9 +17,11 @@ from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import DeletePod, Reason, Rules
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.history import AttemptRecord
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
+from windlass.objects.pod import PodOptions
 
 
 class RecordingPort:
@@ -38,6 +40,7 @@ class RecordingPort:
         self.is_unknown = False
         """Whether Frameworks are not found, as on a server that has just started."""
         self._pods: dict[str, int] = {}
+        self.records: list[AttemptRecord] = []
         self.manifests: list[Json] = []
         """The manifests of all creations, including failed ones and repeated Gangs."""
 
@@ -77,6 +80,13 @@ class RecordingPort:
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
         self.manifests.append(manifest)
         self._do("publish Gang")
+
+    async def create_record(self, record: AttemptRecord) -> None:
+        self.records.append(record)
+        self._do(f"record attempt {record.spec.attempt}")
+
+    def report_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:
+        self.log.append(f"lost record {attempt_id}")
 
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]
@@ -135,7 +145,11 @@ class Bench:
     """An executor with a recording port and a manual clock."""
 
     def __init__(
-        self, framework: Framework, barrier_image: str = "", choose_ports: ChoosePorts | None = None
+        self,
+        framework: Framework,
+        barrier_image: str = "",
+        choose_ports: ChoosePorts | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self.port = RecordingPort()
         self.cache = Cache()
@@ -148,8 +162,8 @@ class Bench:
             self.cache,
             self.queue,
             self,
-            Rules(),
-            barrier_image=barrier_image,
+            rules or Rules(),
+            pod_options=PodOptions(barrier_image),
             choose_ports=choose_ports,
         )
         self.cache.put_framework(framework)

@@ -29,6 +29,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.localcluster.server import ApiServer
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.framework import TaskRoleSpec
 from windlass.wire import codec
 from windlass.wire.crd import manifests
 
@@ -110,8 +111,9 @@ class Cluster:
         group: str = names.CONTROLLER_GROUP,
         namespace: str = "default",
         annotations: dict[str, str] | None = None,
+        roles: tuple[TaskRoleSpec, ...] = (),
     ) -> None:
-        made: Json = json.loads(codec.encode_framework(builders.framework(name, group=group)))
+        made: Json = json.loads(codec.encode_framework(builders.framework(name, *roles, group=group)))
         metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
         body = {**made, "metadata": metadata}
         await self.ask(requests.create(frameworks(group), namespace, msgspec.json.encode(body)))

@@ -107,6 +107,9 @@ class Bench:
     def on_stored(self, before: Framework, after: Framework) -> None:
         self.heard.append(("stored", before.metadata.resource_version, after.metadata.resource_version))
 
+    def on_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:
+        self.heard.append(("lost record", attempt_id, str(error)))
+
     def on_status_subresource_missing(self, group: str) -> None:
         self.heard.append(("status is missing", group))
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 from tests.controller import embedded
@@ -71,6 +72,7 @@ class Replica:
         identity: str,
         clock: Clock,
         choose_ports: ChoosePorts | None,
+        has_entrypoints: bool,
     ) -> None:
         self._stop = asyncio.Event()
         made = Operator(
@@ -80,6 +82,7 @@ class Replica:
             identity=identity,
             snapshot_stream=None,
             choose_ports=choose_ports,
+            has_entrypoints=has_entrypoints,
         )
         self.running = asyncio.create_task(made.run(self._stop))
 
@@ -98,8 +101,10 @@ async def replica(
     identity: str = "me",
     clock: Clock | None = None,
     choose_ports: ChoosePorts | None = None,
+    *,
+    has_entrypoints: bool = True,
 ) -> AsyncIterator[Replica]:
-    made = Replica(cluster, settings, identity, clock or SystemClock(), choose_ports)
+    made = Replica(cluster, settings, identity, clock or SystemClock(), choose_ports, has_entrypoints)
     try:
         yield made
         await made.stop()
@@ -164,6 +169,23 @@ def test_pods_use_the_configured_image_and_ports(monkeypatch: pytest.MonkeyPatch
         assert barrier["image"] == "windlass:test"
         told = {variable["name"]: variable.get("value") for variable in barrier["env"]}
         assert told["WORKER_HOSTS"] == "127.0.0.1:31000"
+
+    embedded.play(monkeypatch, story)
+
+
+@pytest.mark.parametrize("has_entrypoints", [True, False])
+def test_tensorflow_task_without_a_command_runs_a_server_without_entrypoints(
+    monkeypatch: pytest.MonkeyPatch, has_entrypoints: bool
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+        roles = (builders.role(pod=template),)
+        await cluster.submit("job", annotations={RUNTIME_ANNOTATION: "tensorflow"}, roles=roles)
+        async with replica(cluster, ALONE, has_entrypoints=has_entrypoints):
+            await cluster.until_pods("job-worker-0")
+        (container,) = (await cluster.pod("job-worker-0"))["spec"]["containers"]
+        assert ("command" in container) is not has_entrypoints
 
     embedded.play(monkeypatch, story)
 
@@ -302,7 +324,7 @@ def test_definitions_are_created_if_enabled(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("is_elected", [True, False])
 def test_permanent_error_is_raised(monkeypatch: pytest.MonkeyPatch, is_elected: bool) -> None:
-    async def fail(*_: object) -> tuple[str, ...]:
+    async def fail(*_: object, **__: object) -> tuple[str, ...]:
         raise NotEstablishedError("not served")
 
     monkeypatch.setattr(definitions, "manage", fail)
@@ -314,7 +336,7 @@ def test_permanent_error_is_raised(monkeypatch: pytest.MonkeyPatch, is_elected: 
                 await made.running
         claims = cluster.sent.of(LEASES, Verb.CREATE)
         assert len(claims) == int(is_elected)
-        assert (await cluster.lease()).get("holderIdentity", "") == "", "nobody has to wait for it"
+        assert (await cluster.lease()).get("holderIdentity", "") == "", "the lease is released"
 
     embedded.play(monkeypatch, story)
 

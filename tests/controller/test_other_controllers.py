@@ -45,7 +45,7 @@ def test_other_controller_is_detected_by_a_later_write(
     at_first: Sequence[StatusWriter], later: Sequence[StatusWriter], rival: str
 ) -> None:
     rivals = OtherControllers(OURS)
-    assert rivals.detect("uid", at_first) == "", "whoever wrote before may have stopped"
+    assert rivals.detect("uid", at_first) == "", "another controller that wrote earlier may have stopped"
     assert rivals.detect("uid", later) == rival
 
 
@@ -130,7 +130,7 @@ def test_two_installations_stop_writing() -> None:
         other.act()
         one.act()
     assert begun == 1, "it has begun to work"
-    assert one.stores - begun + other.stores == 1, "whoever is told so need not say so"
+    assert one.stores - begun + other.stores == 1, "only one of the controllers stores it"
     assert place.framework.status is not None
     said = place.framework.status.condition(ConditionType.OTHER_CONTROLLER)
     assert said is not None

@@ -16,9 +16,11 @@ from windlass.decide import decide
 from windlass.decide import types as decide_types
 from windlass.decide.types import Action, CreatedPod, Decision, Observed, Outcomes, Rules
 from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.history import AttemptRecord
 from windlass.model.pods import ConfigMapView, ContainerState, ContainerStatus, ContainerTerminated, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.objects.attempt_record import attempt_record
 
 GRACE = 30
 """Grace period of pods in seconds."""
@@ -42,6 +44,8 @@ class ObjectWorld:
         self.forced: set[str] = set()
         self.emptied: set[str] = set()
         self.is_framework_deletion_requested = False
+        self.recorded_attempt = -1
+        self.records: list[AttemptRecord] = []
         self._births = 0
         self._writes = 1
 
@@ -103,6 +107,7 @@ class ObjectWorld:
                 forced=frozenset(self.forced),
                 collection_deletion_requested=frozenset(self.emptied),
                 is_framework_deletion_requested=self.is_framework_deletion_requested,
+                recorded_attempt=self.recorded_attempt,
             ),
         )
 
@@ -151,7 +156,11 @@ class ObjectWorld:
 
     def act(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            self._perform(action)
+            if isinstance(action, decide_types.RecordAttempt):
+                self.recorded_attempt = action.attempt
+                self.records.append(attempt_record(self.framework, action))
+            else:
+                self._perform(action)
 
     def _perform(self, action: Action) -> None:
         match action:

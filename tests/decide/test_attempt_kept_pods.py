@@ -73,6 +73,26 @@ def test_running_pods_are_deleted(phase: str) -> None:
     assert world.task_code("ps") == -220
 
 
+def test_pod_that_ended_while_it_was_deleted_is_force_deleted() -> None:
+    """A2 with statement 42: the node is lost, and the pod is Failed but not deleted (`Evicted`)."""
+    world = World(framework("job", role(tasks=2, graceful_timeout=60), completed_pods=KEEP))
+    world.start()
+    world.completes_deletions = False
+    world.show_pod_deleting(index=0)
+    world.settle()
+    world.show_pod("Failed", index=0, reason="Evicted")
+    world.show_pod_deleting(index=0)
+    world.fail(index=1)
+    world.settle()
+    assert not world.state.is_over
+    world.advance(61)
+    assert world.decide().actions == (DeletePod("job-worker-0", world.pod().uid, force=True),)
+    world.remove_pod(index=0)
+    world.settle()
+    assert world.state is State.COMPLETED
+    assert list(world.pods) == ["job-worker-1"]
+
+
 def test_stopped_framework_keeps_completed_pods() -> None:
     """A2: Stop ends the last attempt too."""
     world = World(framework("job", role(tasks=2), completed_pods=KEEP))

@@ -104,5 +104,5 @@ def test_failures_of_a_gang_are_reported_individually_up_to_a_limit() -> None:
         world.fail(index=index)
     reasons = [reason for reason in world.decide().reasons if reason.kind is ReasonKind.TASK_FAILED]
     assert len(reasons) == MAX_REPORTED_FAILURES + 1
-    assert reasons[0].message == "worker-0 failed in attempt 0: ContainerUnrecognizedFailed (1)"
+    assert reasons[0].message == "worker-0 exited with code 1 within 1 s"
     assert reasons[-1].message == "7 more tasks failed"

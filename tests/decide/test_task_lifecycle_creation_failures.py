@@ -208,6 +208,19 @@ def test_attempt_does_not_complete_while_a_pod_is_uncertain() -> None:
     assert world.status.attempt_status.id == 1
 
 
+def test_attempt_does_not_complete_while_a_second_pod_is_uncertain() -> None:
+    """Statement 40: two creations had no response, and the watch has shown only the first pod, which was deleted."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.uncertain.add(NAME)
+    world.remove_config_map()
+    decision = world.step(acts=0)
+    assert RelistObjects() in decision.actions
+    assert not world.state.is_over
+    world.settle()
+    assert world.state is State.COMPLETED
+
+
 def test_deleted_task_waits_while_its_pod_is_uncertain() -> None:
     """Statements 36 and 40: its pod is listed, and none is created."""
     world = waiting_for_an_answer(World(framework("job", role("ps", 1), role("worker", 1))))

@@ -145,6 +145,9 @@ TABLE = {
             "RANK": "1",
             "WORLD_SIZE": "2",
             "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "NODE_RANK": "1",
+            "GROUP_RANK": "1",
             "PET_NNODES": "2",
             "PET_NODE_RANK": "1",
             "PET_MASTER_ADDR": "worker-0.digits",
@@ -163,6 +166,10 @@ TABLE = {
             "JAX_COORDINATOR_ADDRESS": "worker-0.digits:2222",
             "JAX_PROCESS_ID": "1",
             "JAX_NUM_PROCESSES": "2",
+            "COORDINATOR_ADDRESS": "worker-0.digits",
+            "COORDINATOR_PORT": "2222",
+            "PROCESS_ID": "1",
+            "NUM_PROCESSES": "2",
         },
     ),
     "mpi": Told(
@@ -171,6 +178,9 @@ TABLE = {
         ("worker", 1),
         {
             "WINDLASS_HOSTFILE": "/mnt/frameworkbarrier/hostfile",
+            "WINDLASS_SSH_CONFIG": "/mnt/frameworkbarrier/ssh_config",
+            "HYDRA_HOST_FILE": "/mnt/frameworkbarrier/hostfile.hydra",
+            "I_MPI_HYDRA_HOST_FILE": "/mnt/frameworkbarrier/hostfile.hydra",
             "OMPI_MCA_orte_default_hostfile": "/mnt/frameworkbarrier/hostfile",
             "PRTE_MCA_prte_default_hostfile": "/mnt/frameworkbarrier/hostfile",
             "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
@@ -253,6 +263,24 @@ def test_every_rank_is_assigned_once(sizes: dict[str, int]) -> None:
     taking_part = [each for each in every if each]
     assert sorted(int(each["RANK"]) for each in taking_part) == list(range(len(taking_part)))
     assert {each["WORLD_SIZE"] for each in taking_part} <= {str(len(taking_part))}
+
+
+def test_elastic_job_has_a_range_of_nodes() -> None:
+    made = framework("pytorch", {"notebook": 1, "master": 1, "worker": 2})
+    fixed = environment.variables_of(made)
+    annotations = {**made.metadata.annotations, names.ELASTIC_ANNOTATION: "worker=2:8"}
+    metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
+    elastic = environment.variables_of(msgspec.structs.replace(made, metadata=metadata))
+    changed = {
+        "PET_NNODES": "3:9",
+        "PET_MAX_RESTARTS": "3",
+        "PET_RDZV_CONF": "is_host=false,last_call_timeout=10",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    assert elastic("worker", 1) == {**fixed("worker", 1), **changed}
+    assert elastic("master", 0)["PET_RDZV_CONF"] == "is_host=true,last_call_timeout=10"
+    assert elastic("notebook", 0) == {}
+    assert "PET_MAX_RESTARTS" not in fixed("worker", 1)
 
 
 def test_rendezvous_id_is_the_attempt() -> None:
@@ -351,3 +379,21 @@ def test_every_variable_has_a_valid_name_and_value(runtime: str, roles: dict[str
                     "type": variables["JOB_NAME"],
                     "index": int(variables["TASK_INDEX"]),
                 }
+
+
+@pytest.mark.parametrize("types", ["roles", "standard", None])
+@pytest.mark.parametrize("first_ports", [None, {"workers": 3000, "master": 4000}])
+def test_names_of_roles_are_task_types_on_request(
+    types: str | None, first_ports: dict[str, int] | None
+) -> None:
+    annotations = {names.RUNTIME_ANNOTATION: "tensorflow"}
+    if types is not None:
+        annotations[names.TASK_TYPES_ANNOTATION] = types
+    roles = (builders.role("workers", 2), builders.role("master", 1))
+    made = builders.framework("digits", *roles, annotations=annotations)
+    variables = environment.variables_of(made, first_ports)("workers", 1)
+    worker, chief = ("workers", "master") if types == "roles" else ("worker", "chief")
+    assert list(json.loads(variables["CLUSTER_CONFIG"])) == [worker, chief]
+    assert json.loads(variables["TF_CONFIG"])["task"] == {"type": worker, "index": 1}
+    assert variables["JOB_NAME"] == worker
+    assert f"{worker.upper()}_HOSTS" in variables

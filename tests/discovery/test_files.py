@@ -15,7 +15,10 @@ from windlass.model.gang import GangMember, GangRole, GangSpec
 
 SHELLS: Final = ("bash", "dash" if shutil.which("dash") else "sh")
 SIX: Final = {"worker": ["fd00::5", "fd00::6"]}
-NAMES: Final = ("framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json")
+NAMES: Final = (
+    *("framework.json", "injector.sh", "cluster.env", "hostfile", "hostfile.hydra", "ssh_config"),
+    "tf_config.json",
+)
 
 
 def injector(gang: GangSpec) -> str:
@@ -142,8 +145,26 @@ def test_variables_equal_the_exports_of_the_injector(tmp_path: Path) -> None:
     ],
     ids=["by-name", "without-its-launcher", "launcher-alone", "by-address", "version-6"],
 )
-def test_hostfile_has_names_and_slots(gang: GangSpec, expected: str) -> None:
-    assert files.hostfile(gang) == expected
+def test_host_files_have_names_and_slots(gang: GangSpec, expected: str) -> None:
+    found = files.contents(gang, gang.roles[0].name, 0)
+    assert found["hostfile"] == expected
+    assert found["hostfile.hydra"] == expected.replace(" slots=", ":")
+
+
+def test_ssh_config_has_the_port_of_the_role() -> None:
+    gang = gang_objects.gang({"launcher": ["10.0.0.4"], "worker": ["10.0.0.5", "10.0.0.6"]}, service="pi")
+    assert files.contents(gang, "worker", 0)["ssh_config"] == (
+        "Host worker-0.pi worker-1.pi\n    HostName %h\n    Port 2222\n    HostKeyAlias windlass\n"
+    )
+
+
+def test_ssh_config_has_ports_of_members_on_a_shared_network() -> None:
+    members = (GangMember("a", "127.1.0.5", 31000), GangMember("b", "127.1.0.6", 31001))
+    gang = GangSpec(service="pi", roles=(GangRole("worker", 2222, 1, members),))
+    assert files.contents(gang, "worker", 0)["ssh_config"] == "".join(
+        f"Host worker-{index}.pi\n    HostName 127.0.0.1\n    Port {31000 + index}\n    HostKeyAlias windlass\n"
+        for index in range(2)
+    )
 
 
 # tf_config.json

@@ -126,7 +126,7 @@ WRONG = {
     "no such command": ("upstart",),
     "no such option": ("run", "--paramater-servers", "2", "--", "python", "train.py"),
     "a word too many": ("run", "python", "train.py"),
-    "a word is missing": ("status",),
+    "a word is missing": ("exec",),
     "no such choice": ("list", "-o", "yaml"),
     "no such command of a group": ("local", "uo"),
 }

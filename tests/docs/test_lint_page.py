@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
 _, _, RULES = PAGE.partition("## The rules\n")
 INTRODUCTION, *SECTIONS = re.split(r"^### `", RULES, flags=re.MULTILINE)
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
-WITHOUT_AN_EXAMPLE = {Rule.TOO_MANY_FAULTS, Rule.DOUBTFUL}
+WITHOUT_AN_EXAMPLE = {Rule.MISSING_FILE, Rule.TOO_MANY_FAULTS, Rule.DOUBTFUL}
 
 
 def example_of(section: str) -> str:

@@ -19,6 +19,8 @@ import pytest
 from notebook_client import Executed, NotebookServer
 from pods import commands
 from pods.commands import Command, Done, Home, Local
+from tls_proxy import tls_proxy
+from web_attacks import OTHER_SITES, check_cookies, check_redirect
 
 from conformance.waiting import wait_for
 from examples import EXAMPLES, SECONDS, needs
@@ -27,6 +29,7 @@ JOB: Final = "digits"
 SERVERS: Final = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
 ALL_CHARACTERS: Final = " \"p'ä ☃ $HOME `id` %20&+=;#\\ \t 🗝"
 STARTER: Final = "notebooks/start.ipynb"
+COOKIES: Final = {"_xsrf", "username"}
 LABEL: Final = "labelSelector=windlass.dev%2Fjob%3Ddigits"
 COLLECTIONS: Final = (
     "/api/v1/{}/pods",
@@ -111,7 +114,7 @@ def job_file(output: Path, notebooks: Path) -> str:
         ("hostPath: /tmp/digits,", f"hostPath: {output},"),
         ("hostPath: /tmp/digits-notebooks,", f"hostPath: {notebooks},"),
     ):
-        assert old in text, f"{old!r} does not stand in it"
+        assert old in text, f"{old!r} is not in it"
         text = text.replace(old, new)
     return text
 
@@ -206,6 +209,34 @@ def test_jupyter_requires_the_password(digits: Digits) -> None:
         assert server.get("/api/contents").code == 403
         assert not server.log_in(f"{digits.password}x")
         assert server.log_in(digits.password)
+
+
+def test_jupyter_rejects_attacks_of_other_sites(digits: Digits) -> None:
+    with digits.jupyter() as server:
+        assert server.send_form("POST", "/login", {"password": digits.password}).code == 403, (
+            "without XSRF token"
+        )
+        assert server.log_in(digits.password)
+        check_cookies(server.set_cookies, COOKIES)
+        kernel = server.ask("POST", "/api/kernels", {}).json["id"]
+        assert server.send_form("POST", "/api/kernels").code == 403, "without XSRF token"
+        channels = f"/api/kernels/{kernel}/channels"
+        assert server.websocket_status(channels, server.url) == 101
+        assert server.websocket_status(channels, "http://evil.example") == 403
+        server.ask("DELETE", f"/api/kernels/{kernel}")
+    for target in OTHER_SITES:
+        with digits.jupyter() as server:
+            check_redirect(server.try_to_log_in(digits.password, target), server.url)
+
+
+def test_all_cookies_of_jupyter_are_protected_behind_tls(digits: Digits, tmp_path: Path) -> None:
+    with tls_proxy(tmp_path) as proxy, digits.jupyter() as direct:
+        proxy.target = direct.url
+        with NotebookServer(proxy.url) as server:
+            assert server.log_in(digits.password)
+            # Without a hub, Jupyter has no setting for the XSRF token that depends on the request.
+            login = [each for each in server.set_cookies if not each.startswith("_xsrf=")]
+            check_cookies(login, COOKIES - {"_xsrf"}, is_secure=True)
 
 
 def test_jupyter_shows_the_volumes_of_the_job(digits: Digits) -> None:

@@ -166,7 +166,7 @@ def test_misspelt_framework_name_fails(images: Images, ports: dict[str, str]) ->
     once = {"maxRetryCount: 3": "maxRetryCount: 0"}
     result = images.run("simple-tensorflow.yaml", replaced=ports | once, folder=str(ORIGINALS))
     assert result.verdict["code"] == 210
-    words = 'get_ips.sh: there is no waiting for Framework "tf-example"; this pod belongs to "tfexample"'
+    words = 'get_ips.sh: cannot wait for Framework "tf-example"; this pod belongs to "tfexample"'
     assert f"worker-0 | {words}" in result.lines or f"ps-0 | {words}" in result.lines
 
 

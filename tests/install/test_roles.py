@@ -30,7 +30,7 @@ from windlass.kubeapi.resources import (
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.model.settings import Settings
+from windlass.model.settings import History, Settings
 from windlass.objects.attempt import config_map, gang, service
 from windlass.objects.pod import pod
 
@@ -41,6 +41,7 @@ CONTROLLER = frameworks(names.CONTROLLER_GROUP)
 ALL_NAMESPACES = Settings()
 TWO = Settings(namespaces=("team-a", "team-b"))
 MANAGING = Settings(manage_crds=True)
+ALL = Settings(manage_crds=True, history=History(enabled=True))
 DEFINITION = "frameworks.launcher.microsoft.com"
 
 LABEL = f"{names.FRAMEWORK_NAME}=digits"
@@ -332,10 +333,26 @@ def test_docs_page_lists_every_permission() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [
         f"| `{_resource(one)}` | {', '.join(one.verbs)} | {one.scope} | {one.reason} |"
-        for one in (*roles.permissions(MANAGING), *roles.GANG_PERMISSIONS)
+        for one in (*roles.permissions(ALL), *roles.GANG_PERMISSIONS)
     ]
 
 
 def _resource(permission: roles.Permission) -> str:
     plural, slash, subresource = permission.resource.partition("/")
     return f"{plural}{'.' if permission.group else ''}{permission.group}{slash}{subresource}"
+
+
+def test_records_are_an_option_of_the_installation() -> None:
+    """The definition and the permissions of records exist only with `history`."""
+    without, recording = (
+        InstallOptions(settings=each) for each in (Settings(), replace(ALL, manage_crds=False))
+    )
+    added = {(each["kind"], each["metadata"]["name"]) for each in manifests.all_of(recording)} - {
+        (each["kind"], each["metadata"]["name"]) for each in manifests.all_of(without)
+    }
+    assert added == {("CustomResourceDefinition", "attemptrecords.windlass.dev")}
+    more = set(roles.permissions(recording.settings)) - set(roles.permissions(without.settings))
+    resources = {(each.resource, each.verbs) for each in more}
+    assert ("attemptrecords", ("create", "list", "delete")) in resources
+    (deployment,) = [each for each in manifests.all_of(recording) if each["kind"] == "Deployment"]
+    assert "--history-enabled" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -99,8 +99,12 @@ INVALID: dict[str, tuple[str, int, str, str]] = {
         'found "tf", which is also the name of the resource in line 6: give each resource its own name',
     ),
     "two without a name": (
-        VALID + "- type: own", 18, "resources[3].name",
-        'found no name, and the default is "own", which is also the name of the resource in line 16'
+        VALID + "- type: jupyter-service", 18, "resources[3].name",
+        'found no name, and the default is "jupyter-service", which is also the name of the resource in line 14'
+    ),
+    "two templates of one name": (
+        VALID + "- {type: own, name: tf}", 18, "resources[3].name",
+        'found "tf", which is also the name of the resource in line 6'
     ),
     "properties of another shape": (
         replaced("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
@@ -111,9 +115,6 @@ INVALID: dict[str, tuple[str, int, str, str]] = {
     ),
     "an image with a space": (
         replaced("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
-    ),
-    "a notebook without image": (
-        replaced("image: jupyter, ", ""), 15, "resources[1].properties", 'missing required field "image"'
     ),
     "a namespace of capitals": (
         replaced("namespace: default", "namespace: Team"), 10, "resources[0].properties.namespace", "a DNS label"
@@ -196,6 +197,9 @@ VALID_VARIANTS = {
         f"{{name: b, type: tensorflow-cluster, properties: {{namespace: b, jobs: [{ONE_TASK}]}}}}]"
     ),
     "a job without tasks beside others": replaced("name: worker, num_tasks: 2", "name: worker, num_tasks: 0"),
+    "two of a template without a name": VALID + "- type: own",
+    "a notebook without image": replaced("image: jupyter, ", ""),
+    "a cluster without image": replaced("image: tensorflow/tensorflow:2.21.0\n    ", ""),
     "nulls": replaced("namespace: default", "namespace: null"),
     "a password of several lines": replaced('"x y"', r'"x\ny"'),
     "no password": replaced('password: "x y", ', ""),

@@ -55,7 +55,7 @@ INVALID: dict[str, tuple[str, int, str, str]] = {
     "the usual one in no volume": (
         replaced("at: /output", "at: /out").replace("/output", "/out").replace("logdir: /out/runs", ""), 8,
         "tensorboard.logdir",
-        'the default /output is invalid: found "/output", expected a path in a volume of the job: /data',
+        "no volume at /output, where TensorBoard reads",
     ),
     "a log directory of each task": (
         replaced("/output/runs", "/scratch/a"), 8, "tensorboard.logdir", "which is empty when a task starts"

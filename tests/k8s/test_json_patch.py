@@ -297,3 +297,22 @@ def without_nulls(value: Any) -> Any:
 @given(OBJECTS.map(without_nulls), OBJECTS.map(without_nulls))
 def test_merge_patch_of_a_difference_gives_the_target(old: Any, new: Any) -> None:
     assert json_patch.merge_patch(old, difference(old, new)) == new
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param({"op": "add", "path": "/x/0", "value": 0}, id="insert"),
+        pytest.param({"op": "move", "from": "/x/0", "path": "/x/-"}, id="move"),
+    ],
+)
+def test_patch_that_shifts_too_many_items_is_rejected(
+    operation: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_patch, "MAX_SHIFTED_ITEMS", 1_000)
+    json_patch.json_patch({"x": [0] * 90}, [operation] * 10)
+    with pytest.raises(api_errors.ApiError) as raised:
+        json_patch.json_patch({"x": [0] * 101}, [operation] * 10)
+    assert raised.value.code == 413
+    # Changes at the end of a list shift nothing.
+    json_patch.json_patch({"x": [0] * 2_000}, [{"op": "add", "path": "/x/-", "value": 0}] * 10)

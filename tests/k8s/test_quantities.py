@@ -41,6 +41,21 @@ def test_amounts_have_thousandths() -> None:
     assert quantities.canonical("1n", quantities.MILLI) == "1m"
 
 
-@pytest.mark.parametrize("written", ["", "x", "1 Gi", "1gi", "1ee3", "--1", "1.2.3", "1KiB"])
+@pytest.mark.parametrize(
+    ("written", "half"),
+    [
+        ("8Gi", "4Gi"),
+        ("1Gi", "512Mi"),
+        ("3Gi", "1536Mi"),
+        ("500M", "250M"),
+        ("1.5Gi", "768Mi"),
+        (1000001, "500001"),
+    ],
+)
+def test_half_of_a_size(written: str | float, half: str) -> None:
+    assert quantities.half(written) == half
+
+
+@pytest.mark.parametrize("written", ["", "x", "1 Gi", "1gi", "1ee3", "--1", "1.2.3", "1KiB", "9" * 1001])
 def test_invalid_quantity(written: str) -> None:
     assert not quantities.is_quantity(written)

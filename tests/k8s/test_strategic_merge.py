@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.k8s import api_errors, strategic_merge
+from windlass.k8s import api_errors, json_patch, strategic_merge
 from windlass.localcluster.apiserver.openapi import schemas
 
 TRANSCRIPTS = Path(__file__).parents[1] / "cluster" / "transcripts"
@@ -430,3 +430,35 @@ def test_items_of_a_patch_keep_their_order(old: list[Any], new: list[Any]) -> No
     untouched = [container["name"] for container in old if container["name"] not in changed]
     assert [name for name in names if name in changed] == changed
     assert [name for name in names if name not in changed] == untouched
+
+
+class CountedText(str):
+    """A text that counts comparisons."""
+
+    comparisons = 0
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("key", ["$deleteFromPrimitiveList/finalizers", "$retainKeys"])
+def test_number_of_comparisons_grows_linearly(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_patch, "deep_copy", lambda value: value)
+    monkeypatch.setattr(CountedText, "comparisons", 0)
+    names = [f"x/{number}" for number in range(500)]
+    listed: list[Any] = [*map(CountedText, names)]
+    metadata: dict[str, Any] = {"finalizers": [*map(CountedText, names)]}
+    changed: dict[str, Any] = {key: listed}
+    if key == "$retainKeys":
+        metadata, changed = {}, {key: listed, **{CountedText(name): "x" for name in names}}
+        with contextlib.suppress(api_errors.ApiError):
+            strategic_merge.strategic_merge_patch(metadata, changed, "V1ObjectMeta")
+    else:
+        patch = {"metadata": changed}
+        result = strategic_merge.strategic_merge_patch({"metadata": metadata}, patch, "V1Pod")
+        assert result["metadata"]["finalizers"] == []
+    assert CountedText.comparisons <= 10 * len(names)

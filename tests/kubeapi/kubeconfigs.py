@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
+from windlass.wire.yaml import dump
 
 SERVER = "https://cluster.example"
 
@@ -29,7 +29,7 @@ def write(
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, **(context or {})}}],
         "current-context": name if current is None else current,
     }
-    path.write_text(yaml.safe_dump(content))
+    path.write_bytes(dump.dump(content))
     return str(path)
 
 

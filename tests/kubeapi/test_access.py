@@ -1,6 +1,8 @@
 """Sources of the cluster configuration, its contents and its errors."""
 
 import base64
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,42 @@ def test_plugin_gets_arguments_and_variables_and_is_relative_to_the_file(tmp_pat
     assert authorization(load(tmp_path, path)) == "Bearer 7-me"
 
 
+def everybody(config: Path) -> None:
+    config.chmod(0o646)
+
+
+def nobody(config: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    os.chown(config, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (everybody, "can be changed by other users (mode 0646)"),
+        (nobody, "belongs to another user (UID 65534)"),
+    ],
+)
+def test_plugin_in_a_file_of_another_user_is_shown_and_not_run(
+    tmp_path: Path, change: Callable[[Path], None], reason: str
+) -> None:
+    exec_ = {
+        "apiVersion": PLUGIN_VERSION,
+        "command": "sh",
+        "args": ["-c", f"touch {tmp_path}/stolen\x1b]0;title\x07"],
+        "env": [{"name": "LD_PRELOAD", "value": "./evil.so"}],
+    }
+    path = kubeconfigs.write(tmp_path / "config", user={"exec": exec_})
+    change(tmp_path / "config")
+    with pytest.raises(AccessError) as raised:
+        load(tmp_path, path)
+    command = f"LD_PRELOAD=… sh -c 'touch {tmp_path}/stolen\\x1b]0;title\\x07'"
+    assert reason in str(raised.value)
+    assert str(raised.value).endswith(f"It would run: {command}")
+    assert not (tmp_path / "stolen").exists()
+
+
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"
 FAILING = "echo 'not logged in: run login first' >&2; exit 3"
 
@@ -211,7 +249,7 @@ FAILING = "echo 'not logged in: run login first' >&2; exit 3"
         ),
         (
             {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "echo", "args": ["hello"]}}},
-            ["'echo'", "failed to decode"],
+            ["'echo'", "not an ExecCredential"],
         ),
         ({"user": {"exec": {"command": "echo"}}}, ["apiVersion"]),
         ({"server": "https://[bad"}, ["'https://[bad'"]),

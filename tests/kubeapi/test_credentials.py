@@ -356,7 +356,6 @@ def test_oidc_token_is_used_until_it_expires(tmp_path: Path) -> None:
     assert dict(way.identity().headers) == {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_unreachable_oidc_provider_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         issuer = f"https://127.0.0.1:{closed.getsockname()[1]}"
@@ -372,8 +371,6 @@ def test_unreachable_oidc_provider_is_reported(tmp_path: Path) -> None:
         run(access.load(path))
 
 
-# Those of the library that asks the provider.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_expired_oidc_token_is_refreshed_with_a_trusted_provider(
     tmp_path: Path, authority: Authority, context: ssl.SSLContext, is_trusted: bool
@@ -403,9 +400,35 @@ def test_expired_oidc_token_is_refreshed_with_a_trusted_provider(
                 return
             way = await access.load(path)
         assert dict(way.identity().headers) == {"Authorization": f"Bearer {fresh}"}
-        assert b"refresh_token=first" in script.received[1].body
+        discovery, exchange = script.received
+        assert "Authorization" not in discovery.headers
+        assert exchange.headers["Authorization"] == f"Basic {base64.b64encode(b'windlass:').decode()}"
+        assert b"refresh_token=first" in exchange.body
         # The first cannot be used again: what was given for it must be found by the next who asks.
         kept = yaml.safe_load(Path(path).read_text())["users"][0]["user"]["auth-provider"]["config"]
         assert (kept["id-token"], kept["refresh-token"]) == (fresh, "next")
+
+    run(refresh())
+
+
+def test_refresh_token_is_not_sent_to_the_target_of_a_redirect(
+    tmp_path: Path, authority: Authority, context: ssl.SSLContext
+) -> None:
+    async def refresh() -> None:
+        script = Script()
+        async with serving(script, context):
+            endpoint = text(json.dumps({"token_endpoint": f"{script.url}/token"}))
+            script._answers += [endpoint, text("", 307, Location=f"{script.url}/stolen"), text("{}")]
+            config = {
+                "client-id": "windlass",
+                "id-token": jwt(-10, "me"),
+                "idp-issuer-url": script.url,
+                "refresh-token": "secret",
+                "idp-certificate-authority-data": kubeconfigs.data(authority.certificate),
+            }
+            user = {"auth-provider": {"name": "oidc", "config": config}}
+            with pytest.raises(errors.AccessError):
+                await access.load(kubeconfigs.write(tmp_path / "config", user=user))
+        assert [each.path for each in script.received] == ["/.well-known/openid-configuration", "/token"]
 
     run(refresh())

@@ -51,6 +51,24 @@ def test_foreign_response_is_shown(code: int, body: bytes, kind: type[errors.Api
     assert error.failure == ApiFailure(code, "", f"the response is not a Kubernetes Status: {message}")
 
 
+@pytest.mark.parametrize(
+    ("causes", "kind"),
+    [
+        (
+            [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}],
+            errors.NamespaceTerminatingError,
+        ),
+        ([{"reason": "FieldValueInvalid"}], errors.ForbiddenError),
+        (None, errors.ForbiddenError),
+    ],
+)
+def test_terminating_namespace_is_recognised_by_the_cause(
+    causes: list[dict[str, str]] | None, kind: type[errors.ApiError]
+) -> None:
+    body = {**status_body(403, "Forbidden"), "details": {"name": "x", "causes": causes}}
+    assert type(errors.from_response(403, {}, json.dumps(body).encode())) is kind
+
+
 def test_empty_response_is_reported() -> None:
     assert str(errors.from_response(503, {}, b"")) == "503: the response is empty"
 

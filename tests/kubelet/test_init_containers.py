@@ -38,7 +38,7 @@ def test_failed_init_container_fails_the_pod(place: Place) -> None:
     assert (seen.phase, seen.exit_code("one")) == ("Failed", 8)
     assert seen.waits_for() == "PodInitializing"
     assert (seen.conditions["Initialized"].status, seen.conditions["Ready"].status) == ("False", "False")
-    assert seen.exit_code("two") is None
+    assert seen.terminated("two") is None
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])

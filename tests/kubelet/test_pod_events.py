@@ -65,7 +65,7 @@ def test_killing_event(place: Place) -> None:
 def test_repeated_event_is_counted(place: Place) -> None:
     pod = place.start("exit 1", restartPolicy="Always")
     said = wait_for(
-        "it to be said again", lambda: [each for each in pod.events("Started") if each["count"] > 1]
+        "the event to be repeated", lambda: [each for each in pod.events("Started") if each["count"] > 1]
     )
     assert len(said) == 1
     assert said[0]["firstTimestamp"] <= said[0]["lastTimestamp"]

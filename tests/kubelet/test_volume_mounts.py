@@ -43,6 +43,25 @@ def test_memory_volume_has_a_size_limit(place: Place) -> None:
     assert "No space left on device" in message
 
 
+def test_containers_of_a_pod_share_64_mebibytes_of_memory(place: Place) -> None:
+    script = "until [ -e /dev/shm/word ]; do sleep 0.1; done; cat /dev/shm/word"
+    script += "; stat -f -c %T /dev/shm; stat -c %a /dev/shm; df -B 1M --output=size /dev/shm | tail -n 1"
+    writer = container("echo hello > /dev/shm/new; mv /dev/shm/new /dev/shm/word", name="writer")
+    pod = place.start(container(script, name="reader"), writer)
+    other = place.start("ls -A /dev/shm")
+    assert pod.ended().phase == "Succeeded"
+    assert pod.log(container="reader").split() == ["hello", "tmpfs", "1777", "64"]
+    assert other.output() == []
+
+
+def test_volume_replaces_the_shared_memory(place: Place) -> None:
+    script = "df -B 1M --output=size /dev/shm | tail -n 1"
+    limits = {"limits": {"memory": "512Mi"}}
+    volumes = scratch(medium="Memory", sizeLimit="96Mi")
+    pod = place.start(mounted(script, at="/dev/shm", resources=limits), volumes=volumes)  # noqa: S108
+    assert [line.strip() for line in pod.output()] == ["96"]
+
+
 READ_ONLY = "touch /data/x 2>&1 && exit 9; cat /data/word"
 
 

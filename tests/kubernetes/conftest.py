@@ -67,6 +67,12 @@ def hub_image(cluster: Cluster) -> str:
 
 
 @pytest.fixture
+def openmpi(cluster: Cluster) -> str:
+    """The image with Open MPI and sshd."""
+    return _on_the_node(cluster, catalogue.OPENMPI.name, "WINDLASS_TEST_OPENMPI_IMAGE")
+
+
+@pytest.fixture
 def nfs_image(cluster: Cluster) -> str:
     """The image of the NFS server, which includes the client's programs."""
     return _on_the_node(cluster, catalogue.nfs(checkout.read()).name, "WINDLASS_TEST_NFS_IMAGE")

@@ -45,6 +45,7 @@ def written(console: Console, image: str, output: Path, **companions: Any) -> st
         "name": JOB,
         "runtime": "tensorflow",
         "image": image,
+        "idle": True,
         "roles": {"ps": {"tasks": 1}, "worker": {"tasks": 1}},
         "volumes": {"output": {"hostPath": str(output), "at": "/output"}},
         "env": {"TF_CPP_MIN_LOG_LEVEL": "2"},

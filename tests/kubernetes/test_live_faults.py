@@ -69,7 +69,9 @@ def crew(place: Place, kept_records: Records) -> FaultJobs:
 def other_crew(cluster: Cluster, kept_records: Records) -> Iterator[FaultJobs]:
     """Jobs in their own namespace."""
     place = cluster.new_place()
-    yield FaultJobs(place, kept_records)
+    yield FaultJobs(
+        place, kept_records, restart_exited=lambda: fault_injection.restart_exited_scheduler(cluster)
+    )
     cluster.client.delete(f"/api/v1/namespaces/{place.name}")
 
 
@@ -296,7 +298,7 @@ def test_controller_clock_off_by_one_hour(
         with skewed_clocks.off_by(-skewed_clocks.HOUR, cluster, tmp_path) as behind:
             _submit_timed(crew, "ahead")
             tell("clock of the controller an hour ahead", crew.settle())
-            assert skewed_clocks.holder_of_lease(cluster) == leader, "nobody leads beside it"
+            assert skewed_clocks.holder_of_lease(cluster) == leader, "there is no second leader"
             _delay(lasting, "of-ahead")
             ahead.process.kill()
             behind.wait_until_it_leads()
@@ -353,7 +355,11 @@ def _wait_for_retries(place: Place, name: str) -> str:
 
     framework = place.wait(name, are_retried, "a retry of each task")
     messages = [event["message"] for event in place.events(framework["metadata"]["uid"])]
-    codes = {code for message in messages for code in re.findall(r"attempt \d+ ended with (-?\d+)", message)}
+    codes = {
+        code
+        for message in messages
+        for code in re.findall(r"^retrying .*(?:exited with code |\()(-?\d+)(?:\)|\b)", message)
+    }
     was_counted = any(task["retryPolicyStatus"]["accountableRetriedCount"] for task in tasks_of(framework))
     assert not was_counted or not codes or LOST_WHY in codes, "\n".join(messages)
     return ", ".join(sorted(codes)) or "unknown"

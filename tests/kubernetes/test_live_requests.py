@@ -25,7 +25,7 @@ RENEWALS = 5
 
 @pytest.fixture
 def written(cluster: Cluster, place: Place) -> Iterator[History]:
-    """Return the status writes of the controller: nobody else changes these Frameworks."""
+    """Return the status writes of the controller: no other client changes these Frameworks."""
     cluster.breakable()  # only there is the log readable
     with object_history.kept(place.client, place.framework_path()) as history:
         yield history

@@ -87,7 +87,7 @@ def test_failed_mount_names_the_server(
         message = console("submit", job, code=1).errors
         server = kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
     assert f"/output on the job's NFS server at {server}" in message
-    assert f"{server}:/output" in message, "it is not what the node was told to mount"
+    assert f"{server}:/output" in message, "the message does not name the volume that the node mounts"
     assert "Deployment mnist-nfs" in message, "it does not say what stays"
     assert place.client.get(place.framework_path("mnist")).code == 404
 

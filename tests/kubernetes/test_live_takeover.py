@@ -85,7 +85,7 @@ def test_reinstallation_while_a_job_runs(cluster: Cluster, restored: Cluster, pl
     inside = f"/api/v1/namespaces/{NAMESPACE}"
     place.wait_for("their namespace to be gone", lambda: cluster.client.get(inside).code == 404)
     controllable_tasks.end(place, "job-worker-0")
-    place.wait_for("a task to end while nobody looks", lambda: phase_of(place, "job-worker-0") == "Succeeded")
+    place.wait_for("a task to end without a leader", lambda: phase_of(place, "job-worker-0") == "Succeeded")
     assert phase_of(place, "job-ps-0") == "Running"
     restored.install()
     place.wait("job", lambda body: body["status"]["summary"]["succeeded"] == 1, "what was missed")

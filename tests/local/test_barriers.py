@@ -144,7 +144,7 @@ def test_retried_task_waits_for_its_new_address(place: Place, open_folder: Path)
     retried = role(container, "retried", retries=1, volumes=volumes)
     job = asking(framework(retried, role(place.home.container(FOREVER), "steady")), barrier="true")
     done = place.run(job).expect(0)
-    assert "Retrying retried-0 after attempt 0 ended with code 5" in done.stdout
+    assert "retrying retried-0 (retry 1 of 1): it exited with code 5" in done.stdout
     (address,) = addresses(done, "retried-0")
     assert said(done, "retried-0")[-1] == f"again {address}"
 
@@ -252,7 +252,7 @@ def test_task_without_address_times_out(home: Home) -> None:
     done = home.run(job).expect(201)
     assert "never" not in said(done, "worker-0")
     assert "timed out after 60 s: not all tasks of default/job are known to have an address" in done.stdout
-    assert "failed: worker-0 exited with code 201" in done.lines[-1]
+    assert "failed: worker-0 exited with code 201" in done.verdict
 
 
 def has_barrier(framework: str) -> bool:
@@ -278,7 +278,7 @@ def test_stopping_a_job_ends_waiting_barriers(home: Home) -> None:
     traces = home.traces()
     command.press_ctrl_c()
     done = command.done().expect(130)
-    assert "stopped" in done.lines[-1]
+    assert "stopped" in done.verdict
     traces.wait_until_gone()
 
 

@@ -115,7 +115,7 @@ def test_kept_companion_holds_the_run_open_and_keeps_its_exit_code(
         assert served(watched.url) == WORDS
         traces = home.traces()
         command.press_ctrl_c()
-        assert "failed: worker-0 exited with code 3" in command.done().expect(3).lines[-1]
+        assert "failed: worker-0 exited with code 3" in command.done().expect(3).verdict
         check_that_nothing_is_left(home, traces, watched.port)
 
 
@@ -139,7 +139,7 @@ def test_failing_companion_is_reported_and_the_job_continues(best: levels.Level,
         command.says("tensorboard  cannot start tensorboard of digits: ")
         command.says("tensorboard  pip install what it needs")
         watched.gate.touch()
-        assert "succeeded" in command.done().expect(0).lines[-1]
+        assert "succeeded" in command.done().expect(0).verdict
 
 
 def test_companions_run_without_their_job(best: levels.Level, open_folder: Path) -> None:

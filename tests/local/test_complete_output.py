@@ -1,4 +1,4 @@
-"""Output of tasks arrives completely, however much they write and however slowly somebody reads it."""
+"""Output of tasks arrives completely, however much they write and however slow the reader is."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_run_writes_every_line_as_json(home: Home) -> None:
 
 
 def test_run_writes_every_line_to_a_slow_reader(home: Home, open_folder: Path) -> None:
-    """Nobody reads before the task has ended, and the run waits for the reader."""
+    """The reader begins only after the task has ended, and the run waits for it."""
     text = f"{WRITE_LINES}\nopen('{open_folder}/done', 'w').close()"
     container = home.container(script(text, lines=LINES, width=WIDTH - 1))
     file = home.written(framework(role(container)))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pods import daemons, streaming
 from pods.daemons import Daemon
+from pods.levels import Level
 from pods.outside import PORT, WORDS
 from pods.place import Place
 from pods.specs import (
@@ -34,8 +35,9 @@ def test_output_exit_codes_and_signals_are_reported(place: Place) -> None:
     codes |= {place.start(f"kill -{name} $$$$; sleep 100000"): code for name, code in signals.items()}
     assert succeeding.output() == ["hello"]
     assert succeeding.seen().exit_code() == 0
-    ended = [pod.ended() for pod in codes]
-    assert [(seen.phase, seen.exit_code()) for seen in ended] == [("Failed", code) for code in codes.values()]
+    for pod, code in codes.items():
+        seen = pod.ended()
+        assert (seen.phase, seen.exit_code()) == ("Failed", code), pod.description(seen)
 
 
 def test_sigterm_ends_a_plain_process(place: Place) -> None:
@@ -45,10 +47,27 @@ def test_sigterm_ends_a_plain_process(place: Place) -> None:
         assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 143
 
 
+def test_memory_volume_at_dev_shm_needs_no_mounts(place: Place) -> None:
+    script = "echo hello > /dev/shm/$(POD_NAME); cat /dev/shm/$(POD_NAME); rm /dev/shm/$(POD_NAME)"
+    env = [field("POD_NAME", "metadata.name")]
+    volumes = scratch(medium="Memory", sizeLimit="8Mi")
+    assert place.start(mounted(script, at="/dev/shm", env=env), volumes=volumes).output() == ["hello"]  # noqa: S108
+
+
 def test_environment_is_passed(place: Place) -> None:
     env = [field("NAME", "metadata.name"), {"name": "A", "value": "of $(NAME)"}]
     pod = place.start(container('echo "$A"', env=env))
     assert pod.output() == [f"of {pod.name}"]
+
+
+def test_secrets_of_the_daemon_do_not_reach_pods(best: Level) -> None:
+    """Neither the container nor its init process, which is a fork of the spawner, has them."""
+    secrets = ("PIP_INDEX_URL=http://me:sesame@x", "http_proxy=http://me:sesame@x", "LC_API_TOKEN=sesame")
+    with daemons.running(best, is_ephemeral=True, before=("env", *secrets, "TERM=known")) as daemon:
+        pod = daemon.new_place().start("tr '\\0' '\\n' < /proc/1/environ; env")
+        output = "\n".join(pod.output())
+    assert "TERM=known" in output
+    assert "sesame" not in output
 
 
 def test_pod_gets_an_address(place: Place) -> None:
@@ -307,3 +326,13 @@ def test_impossible_mount_is_rejected(place: Place) -> None:
     assert seen.phase != "Succeeded"
     said = {**(seen.terminated() or {}), **(seen.waiting() or {})}
     assert "/there/is/none" in said["message"]
+
+
+@pytest.mark.parametrize("local", daemons.WITHOUT_MOUNTS, ids=str, indirect=True)
+def test_read_only_root_is_reported_as_not_applied(place: Place) -> None:
+    context = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False}
+    pod = place.start(container("grep NoNewPrivs /proc/self/status", securityContext=context))
+    assert pod.output() == ["NoNewPrivs:\t1"]
+    event = pod.event("SecurityContextNotApplied", "readOnlyRootFilesystem")
+    assert event["type"] == "Warning"
+    assert "allowPrivilegeEscalation" not in event["message"]

@@ -53,7 +53,7 @@ def cluster(request: pytest.FixtureRequest, best: Level) -> Iterator[Daemon]:
         yield from running(levels.level("plain"), "shared")
         return
     if not best.has_own_network:
-        pytest.skip("only the plain level can be had here")
+        pytest.skip("only the plain level is available here")
     yield from running(best, request.param)
 
 

@@ -20,8 +20,10 @@ WORDS = "Words of the task"
 
 def job(home: Home, gate: Path, **fields: Json) -> Path:
     """A job of two tasks that report their progress and continue when the gate opens."""
-    script = home.folder / "train.sh"
-    script.write_text(
+    # The home directory itself is not accepted as code.
+    folder = home.folder / "digits"
+    folder.mkdir(exist_ok=True)
+    (folder / "train.sh").write_text(
         "trap 'exit 0' TERM\n"
         "echo windlass progress 3/10 loss=0.5\n"
         f"printf '\\033[2J\\033[31m{WORDS}\\033[0m\\n'\n"
@@ -31,7 +33,7 @@ def job(home: Home, gate: Path, **fields: Json) -> Path:
     return home.written(
         {
             "name": "digits",
-            "code": ".",
+            "code": "digits",
             "command": ["sh", "train.sh"],
             "roles": {"worker": {"tasks": 2}},
             "env": {machine.MARKER: home.mark},
@@ -57,6 +59,15 @@ def shown(home: Home, *arguments: str | Path, columns: int = 120, lines: int = 2
 def row(made: Shown, task: str) -> list[str]:
     """Return the words of a task's row. A reason may start with a task name too, but has more words."""
     return next((line.split() for line in made.terminal.lines if line.startswith(f"{task} ")), [])
+
+
+def test_logs_keep_only_colours(home: Home, open_folder: Path) -> None:
+    gate = open_folder / "gate"
+    gate.touch()
+    with shown(home, "--logs", job(home, gate)) as made:
+        assert made.done() == 0
+        assert f"\x1b[31m{WORDS}\x1b[0m".encode() in made.terminal.written
+        assert b"\x1b[2J" not in made.terminal.written
 
 
 def test_table_shows_the_tasks(home: Home, open_folder: Path) -> None:
@@ -115,10 +126,11 @@ def test_logs_replace_the_table(home: Home, open_folder: Path) -> None:
         assert "TASK " not in written
 
 
-def test_ctrl_c_ends_the_run(home: Home, open_folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["ctrl-c", "hang-up"])
+def test_signal_ends_the_run(home: Home, open_folder: Path, number: signal.Signals) -> None:
     with shown(home, job(home, open_folder / "gate")) as made:
         made.terminal.shows("2 running", WORDS)
-        os.killpg(made.process.pid, signal.SIGINT)
+        os.killpg(made.process.pid, number)
         assert made.done() == 130
         assert "stopping" in made.terminal.everything
         assert "stopped" in made.terminal.everything.replace("\n", "")
@@ -126,14 +138,30 @@ def test_ctrl_c_ends_the_run(home: Home, open_folder: Path) -> None:
         assert home.runs == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["kill", "hang-up"])
-def test_shell_continues_below_the_table(home: Home, open_folder: Path, number: signal.Signals) -> None:
-    """The cursor is visible and at the start of the line below, however the run ends."""
+def test_closed_terminal_stops_the_pods_gracefully(home: Home, open_folder: Path) -> None:
+    """The output fails, and the shell and the kernel send SIGHUP: all this counts as one interrupt."""
+    script = (
+        f"trap 'echo asked >> {open_folder}/told; exit 0' TERM; echo {WORDS}; while :; do sleep 0.1; done"
+    )
+    with shown(home, job(home, open_folder / "gate", command=["sh", "-c", script])) as made:
+        made.terminal.shows("2 running", WORDS)
+        traces = home.traces()
+        made.terminal.hang_up()
+        for _ in range(2):
+            made.process.send_signal(signal.SIGHUP)
+        made.done()
+        assert (open_folder / "told").read_text() == "asked\nasked\n"
+        assert home.runs == []
+        traces.wait_until_gone()
+
+
+def test_shell_continues_below_the_table(home: Home, open_folder: Path) -> None:
+    """The cursor is visible and at the start of the line below, even if the run is killed."""
     with shown(home, job(home, open_folder / "gate")) as made:
         made.terminal.shows("2 running", WORDS)
         traces = home.traces()
-        os.kill(made.process.pid, number)
-        assert made.done() == -number
+        made.process.kill()
+        assert made.done() == -signal.SIGKILL
         line, column, is_seen = made.terminal.cursor
         assert (column, is_seen) == (0, True)
         assert made.terminal.lines[line] == ""

@@ -275,6 +275,25 @@ def test_unreadable_database_is_reported(home: Home) -> None:
     done = local.tell("up").expect(1)
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
-    words = f"the cluster cannot start: cannot read {local.data}/cluster.db: it is not a Windlass database"
+    words = f"the cluster cannot start: cannot use {local.data}/cluster.db: it is damaged or not a Windlass database"
     assert message.startswith(f"windlass: {words}")
     wait_for("nothing to be left", lambda: not machine.marked(home.mark))
+
+
+def test_reset_works_with_a_damaged_database(local: Local) -> None:
+    local.new_place().start(FOREVER).running()
+    traces = local.home.traces()
+    local.kill()
+    # SQLite could repair the database from its log.
+    for file in local.data.glob("cluster.db*"):
+        file.write_bytes(b"this is no database" * 1000)
+    for command in ("up", "down"):
+        done = local.tell(command).expect(1)
+        (message,) = done.stderr.splitlines()
+        assert f"run `windlass local reset --data-dir {local.data}`" in message
+    done = local.tell("reset", "--yes").expect(0)
+    assert done.lines == [
+        "the cluster was not running; its remaining pods were stopped",
+        f"{local.data} deleted",
+    ]
+    traces.wait_until_gone()

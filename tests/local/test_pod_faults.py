@@ -81,7 +81,7 @@ def test_full_disk_evicts_a_pod(best: Level) -> None:
     """The disk is a small mount in its own namespace, which a pod fills."""
     if best.name != "root":
         pytest.skip("only root can make a small disk")
-    script = 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"'
+    script = 'mount -t tmpfs -o size=24m,mode=700 tmpfs "$0" && exec "$@"'
     folder = tempfile.mkdtemp(prefix="windlass-small-")
     before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, folder)
     try:

@@ -151,7 +151,7 @@ def test_data_is_loaded_once(cluster: Cluster, folder: Path, web: Web) -> None:
 def test_missing_file_is_reported(cluster: Cluster, folder: Path, web: Web) -> None:
     file = written(cluster.home, job("lacking", web.url, needs=["/data/digits/none.csv"]))
     done = cluster.submit(file).expect(1)
-    (message,) = done.stderr.splitlines()
+    message = done.stderr.splitlines()[-1]
     assert "the preflight failed: /data/digits/none.csv does not exist" in message
     assert "on the job's NFS server" in message
     assert message.endswith(
@@ -183,7 +183,7 @@ def test_ctrl_c_while_data_is_loaded(cluster: Cluster, folder: Path, web: Web) -
     going.press_ctrl_c()
     done = going.done().expect(130)
     assert (
-        done.lines[-1]
+        done.verdict
         == "endless: These objects for the job's files were created and are kept: PersistentVolumeClaim endless-nfs."
     )
     cluster.is_clean_but_for_storage("endless")

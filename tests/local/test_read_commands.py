@@ -214,6 +214,6 @@ def test_why_shows_the_log_of_the_failed_pod(cluster: Cluster) -> None:
     cluster.submit(framework(role(container), name="broken", completedPods="Keep"))
     cluster.wait_for_completed("broken")
     done = cluster.windlass("why", "broken", "--lines", "2").expect(0)
-    assert done.lines[0].startswith("broken failed: worker-0 exited with code 3 on ")
-    assert "    line 2\n    line 3\n" in done.stdout
+    assert done.lines[0].startswith("broken failed: worker-0 exited with code 3 ")
+    assert "  line 2\n  line 3\n" in done.stdout
     assert "line 1" not in done.stdout

@@ -119,7 +119,7 @@ def test_timeout_ends_the_run(home: Home) -> None:
     job = framework(role(home.container(STUBBORN), terminationGracePeriodSeconds=600))
     done = home.run(job, options=("--timeout", "2", "--output", "json")).expect(124)
     last = done.json_lines[-1]
-    assert (last["event"], last["message"]) == ("error", "timed out: not completed after 2 s")
+    assert (last["event"], last["message"]) == ("error", "job timed out: not completed after 2 s")
     assert not home.runs
     assert not machine.marked(home.mark)
 
@@ -145,13 +145,14 @@ def polite(home: Home, folder: Path) -> Json:
 
 
 def check_that_it_stops(home: Home, folder: Path, ask: Callable[[Command], None]) -> None:
-    command = home.begin_run(polite(home, folder))
+    # The tests themselves may run under nohup.
+    command = home.begin_run(polite(home, folder), before=("env", "--default-signal=HUP"))
     command.says("worker-0 | tick")
     traces = home.traces()
     ask(command)
     done = command.done().expect(130)
     assert (folder / "told").read_text() == "asked\n"
-    assert "stopped" in done.lines[-1]
+    assert "stopped" in done.verdict
     assert not home.runs
     traces.wait_until_gone()
 
@@ -162,6 +163,27 @@ def test_ctrl_c_ends_the_pods(anyone: Home, open_folder: Path) -> None:
 
 def test_sigterm_ends_the_pods(home: Home, open_folder: Path) -> None:
     check_that_it_stops(home, open_folder, lambda command: command.process.send_signal(signal.SIGTERM))
+
+
+def test_sighup_ends_the_pods(home: Home, open_folder: Path) -> None:
+    """As when the terminal is closed: the shell and the kernel each send the signal."""
+
+    def hang_up(command: Command) -> None:
+        for _ in range(2):
+            command.process.send_signal(signal.SIGHUP)
+
+    check_that_it_stops(home, open_folder, hang_up)
+
+
+def test_run_under_nohup_continues(home: Home, open_folder: Path) -> None:
+    run = f"echo tick; until [ -e {open_folder}/gate ]; do sleep 0.1; done"
+    container = home.container(run, volumeMounts=[mount(str(open_folder))])
+    job = framework(role(container, volumes=host_path(str(open_folder))))
+    command = home.begin_run(job, before=("env", "--ignore-signal=HUP"))
+    command.says("worker-0 | tick")
+    command.process.send_signal(signal.SIGHUP)
+    (open_folder / "gate").touch()
+    command.done().expect(0)
 
 
 def test_closed_output_ends_the_run(home: Home, open_folder: Path) -> None:
@@ -194,7 +216,7 @@ def test_second_ctrl_c_kills_the_pods(home: Home) -> None:
     assert command.process.poll() is None
     command.press_ctrl_c()
     done = command.done().expect(130)
-    assert done.lines[-1].endswith("job       ended at once")
+    assert done.verdict == "job stopped"
     assert not home.runs
     traces.wait_until_gone()
 
@@ -256,7 +278,7 @@ def test_hello_example(kind: Kind) -> None:
             assert any(line.startswith(f"{worker} | step 5: the average is 15") for line in done.lines)
             assert f"{worker}  running at {kind.address}" in done.stdout
             assert f"{worker}  succeeded" in done.stdout
-        assert "hello     succeeded" in done.lines[-1]
+        assert "hello succeeded" in done.verdict
         assert not home.runs
         traces.wait_until_gone()
 
@@ -267,7 +289,7 @@ def test_failed_task_is_retried(home: Home, open_folder: Path) -> None:
         framework(role(home.container(f"[ -e {once} ] || {{ touch {once}; exit 5; }}"), retries=2))
     )
     done.expect(0)
-    words = "job       Retrying worker-0 after attempt 0 ended with code 5: retry 1 of 2"
+    words = "job       retrying worker-0 (retry 1 of 2): it exited with code 5"
     assert [line for line in done.lines if words in line], done.stdout
 
 
@@ -325,11 +347,18 @@ def check_progress(home: Home, told: list[Json], name: str) -> None:
 
 
 def test_job_file_runs(anyone: Home) -> None:
-    (anyone.folder / "train.py").write_text(TRAIN)
-    job = {"name": "digits", "code": ".", "command": "python3 train.py", "roles": {"worker": {"tasks": 2}}}
+    folder = anyone.folder / "digits"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    job = {
+        "name": "digits",
+        "code": "digits",
+        "command": "python3 train.py",
+        "roles": {"worker": {"tasks": 2}},
+    }
     done = anyone.run(job, options=("--output", "json")).expect(0)
     said = {(line["object"], line["line"]) for line in done.json_lines if line["event"] == "log"}
-    assert {(f"worker-{number}", f"in {anyone.folder} as worker") for number in range(2)} <= said
+    assert {(f"worker-{number}", f"in {folder} as worker") for number in range(2)} <= said
     for number in range(2):
         check_progress(anyone, done.json_lines, f"worker-{number}")
     assert done.json_lines[-1]["object"] == "digits"

@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import aiohttp
 import pytest
 import yaml
 
+from windlass.localcluster import cluster as local_cluster
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 from windlass.localcluster.kubelet import kubelet
 from windlass.localcluster.kubelet.pods.worker import PodWorker
@@ -77,10 +79,19 @@ class Client:
         async with self._session.request(method, f"http://local{path}", json=body) as answer:
             return await answer.json()
 
-    async def create(self, name: str, script: str, grace: int = 30, policy: str = "Never") -> None:
-        env = [{"name": "DATA", "value": str(self.cluster.data)}]
+    async def create(
+        self, name: str, script: str, grace: int = 30, policy: str = "Never", volumes: Sequence[Any] = ()
+    ) -> None:
+        # DATA identifies the processes. Pods with their own mounts do not see the data directory, but SHARED.
+        folders = {"DATA": self.cluster.data, "SHARED": self.cluster.data.parent}
+        env = [{"name": name, "value": str(folder)} for name, folder in folders.items()]
         container = {"name": "main", "image": "none", "command": ["sh", "-c", script], "env": env}
-        spec = {"containers": [container], "restartPolicy": policy, "terminationGracePeriodSeconds": grace}
+        spec = {
+            "containers": [container],
+            "restartPolicy": policy,
+            "terminationGracePeriodSeconds": grace,
+            "volumes": list(volumes),
+        }
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         created = await self.ask("POST", "/api/v1/namespaces/default/pods", body)
         assert created["kind"] == "Pod", created
@@ -246,7 +257,7 @@ def test_pods_of_an_ephemeral_cluster_end_with_it(level: str, data: Path) -> Non
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "lost its spawner"])
 def test_next_cluster_adopts_running_pods(level: str, data: Path, is_killed: bool) -> None:
     async def test() -> None:
-        script = "echo before; while [ ! -e $DATA/go ]; do sleep 0.1; done; echo after; exit 4"
+        script = "echo before; while [ ! -e $SHARED/go ]; do sleep 0.1; done; echo after; exit 4"
         async with started(data, LASTING) as client:
             await client.create("one", script)
             await client.says("one", "before")
@@ -260,12 +271,35 @@ def test_next_cluster_adopts_running_pods(level: str, data: Path, is_killed: boo
             assert (again["containerID"], again["restartCount"]) == (first["containerID"], 0)
             await client.create("two", "echo new")
             await client.wait("two", lambda pod: pod["status"]["phase"] == "Succeeded")
-            (data / "go").touch()
+            (data.parent / "go").touch()
             pod = await client.wait("one", lambda pod: pod["status"]["phase"] == "Failed")
             assert container_of(pod)["state"]["terminated"]["exitCode"] == 4
             assert await client.log("one") == "before\nafter\n"
             await client.cluster.stop(ends_pods=True)
         assert processes_of(data) == []
+
+    run(test())
+
+
+def test_token_of_an_adopted_pod_is_replaced_although_a_volume_lacks_its_source(data: Path) -> None:
+    config_maps = "/api/v1/namespaces/default/configmaps"
+
+    def token() -> str:
+        (file,) = data.glob("pods/*/volumes/*/token")
+        return file.read_text()
+
+    async def test() -> None:
+        async with started(data, LASTING) as client:
+            await client.ask("POST", config_maps, {"metadata": {"name": "settings"}, "data": {"a": "1"}})
+            volume = {"name": "settings", "configMap": {"name": "settings"}}
+            await client.create("one", FOREVER, volumes=[volume])
+            await client.running("one")
+            before = token()
+            await client.ask("DELETE", f"{config_maps}/settings")
+            await client.cluster.stop()
+        async with started(data, LASTING) as client:
+            await until(lambda: asyncio.to_thread(token), lambda now: now != before)
+            await client.cluster.stop(ends_pods=True)
 
     run(test())
 
@@ -278,12 +312,12 @@ def spawner_of(data: Path) -> int:
 
 def test_end_of_a_pod_without_cluster_is_reported(level: str, data: Path) -> None:
     async def test() -> None:
-        script = "echo armed; while [ ! -e $DATA/go ]; do sleep 0.1; done; exit 5"
+        script = "echo armed; while [ ! -e $SHARED/go ]; do sleep 0.1; done; exit 5"
         async with started(data, LASTING) as client:
             await client.create("one", script)
             await client.says("one", "armed")
             await client.cluster.stop()
-        (data / "go").touch()
+        (data.parent / "go").touch()
         await until(lambda: asyncio.to_thread(ends_in, data), bool)
         async with started(data, LASTING) as client:
             pod = await client.wait("one", lambda pod: pod["status"]["phase"] == "Failed")
@@ -302,11 +336,15 @@ def test_pod_deleted_without_cluster_is_ended(level: str, data: Path) -> None:
 
     async def test() -> None:
         async with started(data, LASTING) as client:
+            await client.cluster.stop()
+        backup = (data / "cluster.db").read_bytes()
+        async with started(data, LASTING) as client:
             await client.create("one", FOREVER)
             await client.running("one")
             await client.cluster.stop()
         for file in data.glob("cluster.db*"):
             file.unlink()
+        (data / "cluster.db").write_bytes(backup)
         assert processes_of(data)
         async with started(data, LASTING) as client:
             assert processes_of(data) == []
@@ -316,9 +354,49 @@ def test_pod_deleted_without_cluster_is_ended(level: str, data: Path) -> None:
     run(test())
 
 
+def rename_spec(database: Path) -> None:
+    """Damage pods in a way that only their kubelet notices."""
+    connection = sqlite3.connect(database)
+    connection.execute(
+        """UPDATE objects SET body = CAST(replace(CAST(body AS TEXT), '"spec"', '"qpec"') AS BLOB)
+        WHERE resource = 'pods'"""
+    )
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda database: database.write_bytes(b""), "it is empty, but the directory contains other"),
+        (rename_spec, r"its objects cannot be loaded \(KeyError: 'spec'\)\. Restore"),
+    ],
+    ids=["empty", "pods without spec"],
+)
+def test_pods_are_killed_without_the_database(
+    level: str, data: Path, damage: Callable[[Path], object], problem: str
+) -> None:
+    async def test() -> None:
+        async with started(data, LASTING) as client:
+            await client.create("one", FOREVER)
+            await client.running("one")
+            await client.cluster.stop()
+        damage(data / "cluster.db")
+        assert processes_of(data)
+        cluster = LocalCluster(data, LASTING)
+        with pytest.raises(CannotStartError, match=rf"cluster\.db: {problem}"):
+            await cluster.start()
+        await cluster.stop(ends_pods=True)
+        assert processes_of(data), "a cluster that cannot start changes nothing"
+        await local_cluster.kill_pods(data)
+        assert processes_of(data) == []
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("trap", "grace", "is_asked_enough"),
-    [("sleep 1; touch $DATA/done; exit 0", 100, True), ("", 1, False)],
+    [("sleep 1; touch $SHARED/done; exit 0", 100, True), ("", 1, False)],
     ids=["uses its grace", "ignores it"],
 )
 def test_stopped_pods_get_their_grace_period(
@@ -330,7 +408,7 @@ def test_stopped_pods_get_their_grace_period(
             await client.create("one", script, grace, "Always")
             await client.says("one", "armed")
             await client.cluster.stop(ends_pods=True)
-        assert (data / "done").exists() == is_asked_enough
+        assert (data.parent / "done").exists() == is_asked_enough
         assert processes_of(data) == []
         # It was not deleted, so it runs again.
         async with started(data, LASTING) as client:
@@ -347,7 +425,7 @@ def test_stopped_pods_get_their_grace_period(
 def test_old_cgroups_are_removed_before_pods_start(
     level: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the cgroup of a new run could not be told from old ones."""
+    """Otherwise the cgroup of a new run could not be distinguished from old ones."""
     order: list[str] = []
 
     class Groups:

@@ -1,6 +1,7 @@
 """Authentication, invalid input, misbehaving clients and kills. Nothing is lost, and the server stays up."""
 
 import http.client
+import json
 import signal
 import socket
 import stat
@@ -289,3 +290,24 @@ def test_kubeconfig_stays_valid_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path, "--port", str(port)) as second:
         assert (second.token, second.port) == (token, port)
         assert (tmp_path / "server.crt").read_bytes() == certificate
+
+
+def test_error_about_many_fields_is_limited(server: RunningServer) -> None:
+    owners = [{"controller": True}] * 10_000
+    answer = server.ask(
+        "POST", MAPS, json.dumps({"metadata": {"name": "a", "ownerReferences": owners}}).encode()
+    )
+    assert is_failure(answer, 422, "Invalid")
+    assert len(answer.body["details"]["causes"]) <= 100
+    assert len(answer.body["message"]) < 200_000
+
+
+def test_built_in_object_with_too_many_values_is_rejected(server: RunningServer) -> None:
+    body = b'{"metadata":{"name":"a","ownerReferences":[' + b"{}," * 310_000 + b"{}]}}"
+    assert is_failure(server.ask("POST", MAPS, body), 413, "RequestEntityTooLarge")
+
+
+def test_large_access_review_is_rejected(server: RunningServer) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "name": "x" * 65_536}}}
+    assert is_failure(server.ask("POST", path, json.dumps(body).encode()), 413, "RequestEntityTooLarge")

@@ -258,6 +258,19 @@ def test_database_is_private(server: RunningServer) -> None:
         assert (server.data / name).stat().st_mode & 0o777 == 0o600
 
 
+def test_empty_database_beside_other_data_is_rejected(tmp_path: Path) -> None:
+    database = tmp_path / "cluster.db"
+    database.touch()
+    with serving(tmp_path) as first:
+        assert first.ask("GET", "/readyz").code == 200, (
+            "the first start may have been killed before its first write"
+        )
+    database.write_bytes(b"")
+    with pytest.raises(StoreError, match="it is empty, but the directory contains other data of the cluster"):
+        ApiServer(tmp_path)
+    assert database.stat().st_size == 0
+
+
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
 def test_namespace_is_deleted_by_any_request(server: RunningServer, policy: str) -> None:
     name = f"ns-{policy.lower()}"
@@ -389,6 +402,8 @@ def test_field_name_that_is_not_a_header(server: RunningServer) -> None:
 
 
 def test_truncated_token_is_rejected(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        pass
     (tmp_path / "token").write_text("")
     with serving(tmp_path) as served:
         assert len(served.token) >= 32

@@ -277,9 +277,34 @@ def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     path.write_bytes(b"a letter, not a database\n" * 100)
 
-    with pytest.raises(store_types.StoreError, match="is not a Windlass database"):
+    with pytest.raises(store_types.StoreError, match="it is damaged or not a Windlass database"):
         Store(path)
     assert path.read_bytes() == b"a letter, not a database\n" * 100
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "truncated"])
+def test_damaged_database_is_rejected_with_a_remedy(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "cluster.db"
+    opened = Store(path, history_length=5)
+    for number in range(200):
+        opened.create("things", f"{number:04}", thing(f"{number:04}", text="x" * 1000))
+    opened.close()
+    with path.open("r+b") as file:
+        if damage == "truncated":
+            file.truncate(path.stat().st_size // 2)
+        else:
+            file.seek(path.stat().st_size // 2)
+            file.write(bytes(range(256)) * 64)
+    before = path.read_bytes()
+
+    with pytest.raises(store_types.StoreError) as rejected:
+        Store(path)
+    (message,) = str(rejected.value).splitlines()
+    assert message.startswith(f"cannot use {path}: it is damaged or not a Windlass database (")
+    assert message.endswith(
+        f"run `windlass local reset --data-dir {tmp_path}` to delete all data of this cluster."
+    )
+    assert path.read_bytes() == before
 
 
 def test_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:

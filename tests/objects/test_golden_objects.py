@@ -1,7 +1,7 @@
 """Framework in, objects out: golden/*/framework.yaml → golden/*/objects.yaml (statements 3 to 9, 52).
 
-What the controller knows besides stands in wiring.yaml, if there is such a thing. A Service and a Gang are made for
-those Frameworks that ask for them.
+wiring.yaml, if it exists, contains the other inputs of the controller. A Service and a Gang are created for Frameworks
+that request them.
 """
 
 from collections.abc import Callable

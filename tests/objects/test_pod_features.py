@@ -25,9 +25,13 @@ MOUNT = {"name": "windlass-barrier", "mountPath": FOLDER}
 
 
 def framework_with(
-    spec: Json | None = None, *, runtime: str = "", barrier: str = "", **fields: Any
+    spec: Json | None = None, *, runtime: str = "", barrier: str = "", idle: str = "", **fields: Any
 ) -> Framework:
-    annotations = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
+    annotations = {
+        names.RUNTIME_ANNOTATION: runtime,
+        names.BARRIER_ANNOTATION: barrier,
+        names.IDLE_ANNOTATION: idle,
+    }
     return gang_objects.framework(
         pod={"spec": {"containers": [{"name": "main", "command": ["run"]}]} if spec is None else spec},
         annotations={name: value for name, value in annotations.items() if value},
@@ -138,33 +142,47 @@ def test_service_is_headless_and_publishes_unready_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "container", "is_server"),
+    ("runtime", "idle", "container", "is_server"),
     [
-        ("tensorflow", {}, True),
-        ("tensorflow", {"command": [], "args": []}, True),
-        ("tensorflow", {"command": ["run"]}, False),
-        ("tensorflow", {"args": ["--flag"]}, False),
-        ("plain", {}, False),
-        ("", {}, False),
+        ("tensorflow", "true", {}, True),
+        ("tensorflow", "worker", {}, True),
+        ("tensorflow", "ps, worker", {"command": [], "args": []}, True),
+        ("tensorflow", "true", {"command": ["run"]}, False),
+        ("tensorflow", "worker", {"args": ["--flag"]}, False),
+        ("tensorflow", "ps", {}, False),
+        ("tensorflow", "false", {}, False),
+        ("tensorflow", "", {}, False),
+        ("plain", "true", {}, False),
+        ("", "true", {}, False),
     ],
     ids=str,
 )
-def test_tensorflow_task_without_a_command_runs_a_server(
-    runtime: str, container: Json, is_server: bool
+def test_idle_task_without_a_command_runs_a_server(
+    runtime: str, idle: str, container: Json, is_server: bool
 ) -> None:
-    spec = pod_spec(
-        framework_with({"containers": [{"name": "main", **container}, {"name": "beside"}]}, runtime=runtime)
-    )
+    """All others run their command, or the entrypoint of their image."""
+    containers = [{"name": "main", **container}, {"name": "beside"}]
+    spec = pod_spec(framework_with({"containers": containers}, runtime=runtime, idle=idle))
     command = spec["containers"][0].get("command")
-    assert (command == list(tf_server.COMMAND)) is is_server
+    assert command == (list(tf_server.COMMAND) if is_server else container.get("command"))
     assert "command" not in spec["containers"][1]
+
+
+@pytest.mark.parametrize(("idle", "is_server"), [("", True), ("true", True), ("ps", False), ("false", False)])
+def test_task_without_a_command_runs_a_server_where_images_have_no_entrypoints(
+    idle: str, is_server: bool
+) -> None:
+    framework = framework_with({"containers": [{"name": "main"}]}, runtime="tensorflow", idle=idle)
+    options = PodOptions(has_entrypoints=False)
+    command = pod.pod(framework, "worker", 1, options)["spec"]["containers"][0].get("command")
+    assert command == (list(tf_server.COMMAND) if is_server else None)
 
 
 def test_task_outside_the_cluster_runs_no_server() -> None:
     framework = gang_objects.framework(
         {"jupyter": ["10.0.0.3"], "ps": ["10.0.0.4"]},
         pod={"spec": {"containers": [{"name": "main"}]}},
-        annotations={names.RUNTIME_ANNOTATION: "tensorflow"},
+        annotations={names.RUNTIME_ANNOTATION: "tensorflow", names.IDLE_ANNOTATION: "true"},
     )
     assert "command" not in pod_spec(framework, "jupyter", 0)["containers"][0]
     assert "command" in pod_spec(framework, "ps", 0)["containers"][0]
@@ -393,7 +411,7 @@ def test_container_without_a_command_is_not_wrapped(container: Json) -> None:
 
 def test_idle_server_is_wrapped() -> None:
     (container,) = pod_spec(
-        framework_with({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow")
+        framework_with({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow", idle="true")
     )["containers"]
     assert container["command"][-3:] == list(tf_server.COMMAND)
     assert container["command"][0] == "/bin/sh"

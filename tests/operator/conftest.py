@@ -3,8 +3,8 @@
     pytest tests/operator                                     on the embedded API server
     WINDLASS_TEST_CLUSTER=real pytest tests/operator          on a real one, where the controller has only its roles
 
-Nothing of the controller is imported: it is a process that is told where the API server is, and everything else is
-seen through the API, as a user sees it.
+The tests do not import the controller: it is a process that gets the address of the API server, and the tests observe
+it through the API, as users do.
 """
 
 from collections.abc import Generator, Iterator

@@ -80,8 +80,8 @@ def share(portion: float, *verdicts: Verdict) -> FaultRule:
 
 
 def of_acts(portion: float, verdict: Verdict) -> FaultRule:
-    befall = share(portion, verdict)
-    return lambda asked: befall(asked) if asked.is_act else PASS
+    fault = share(portion, verdict)
+    return lambda asked: fault(asked) if asked.is_act else PASS
 
 
 STORMS: dict[str, Callable[[], FaultRule]] = {
@@ -102,9 +102,9 @@ def test_jobs_complete_despite_random_failures(shaken: Place, storm: str) -> Non
 def test_forbidden_after_server_start_is_retried(shaken: Place) -> None:
     """A real server that has just started rejects all users but administrators until it has read the roles."""
     said = 'pods is forbidden: User "controller" cannot create resource "pods" in API group "" in the namespace "x"'
-    befall = share(0.5, Verdict(code=403, message=said))
+    fault = share(0.5, Verdict(code=403, message=said))
     controller_of(shaken).proxy.fault_rule = lambda asked: (
-        befall(asked) if asked.method == "POST" and asked.path.endswith("/pods") else PASS
+        fault(asked) if asked.method == "POST" and asked.path.endswith("/pods") else PASS
     )
     submit(shaken)
     require_one_pod_per_task(shaken)

@@ -29,6 +29,6 @@ def test_idle_controller_only_watches_and_renews_the_lease(place: Place, control
 
 
 def _is_meant(asked: ProxiedRequest, place: Place) -> bool:
-    """The namespaces of other tests may still be on their way out."""
+    """The namespaces of other tests may still be terminating."""
     is_elsewhere = "/namespaces/" in asked.path and f"/namespaces/{place.name}/" not in asked.path
     return not (asked.is_watch or asked.is_of_lease or is_elsewhere)

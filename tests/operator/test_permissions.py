@@ -15,10 +15,10 @@ from operated.proxy import ANSWER_LOST, PASS, FaultRule, ProxiedRequest, Verdict
 from operated.world import World
 
 from windlass.model import names
-from windlass.model.settings import Settings
+from windlass.model.settings import History, Settings
 from windlass.wire.crd import manifests as crd_manifests
 
-SETTINGS = Settings(manage_crds=True)
+SETTINGS = Settings(manage_crds=True, history=History(enabled=True))
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,9 @@ def asked() -> Iterator[list[ProxiedRequest]]:
         cluster.put_definition(crd_manifests.reference_crd(names.CONTROLLER_GROUP))
         cluster.grant(SETTINGS)
         own.start_kubelet()
-        controller = own.controller("controller", "--manage-crds")
-        served = f"/apis/{names.GANG_GROUP}/{names.VERSION}/{names.GANG_PLURAL}"
+        keeps_one_record = ("--history-enabled", "--history-records-per-job", "1")
+        controller = own.controller("controller", "--manage-crds", *keeps_one_record)
+        served = f"/apis/{names.GANG_GROUP}/{names.VERSION}/{names.RECORD_PLURAL}"
         own.wait_for("the last of the definitions", lambda: cluster.client.get(served).code == 200)
         for group in names.GROUPS:
             live_through_everything(own, group)
@@ -42,10 +43,24 @@ def asked() -> Iterator[list[ProxiedRequest]]:
 def live_through_everything(own: World, group: str) -> None:
     place = own.new_place()
     submit(place, framework("expires", role(life=SUCCEEDS), ttlSecondsAfterFinished=0, group=group))
-    submit(place, framework("retries", role(life=fails(3), retry={"maxRetryCount": 1}), group=group))
+    of_job, of_task = {"maxRetryCount": 1}, {"maxRetryCount": 1}
+    retried = role(life=fails(3), retry=of_task)
+    submit(place, framework("retries", retried, retryPolicy=of_job, group=group))
     submit(place, framework("runs", role(tasks=2, life=FOREVER), group=group))
     place.wait_until_gone("expires", group)
     place.wait_for_completed("retries", group)
+    records = f"/apis/{names.GANG_GROUP}/{names.VERSION}/namespaces/{place.name}/{names.RECORD_PLURAL}"
+    of_retries = f"{names.FRAMEWORK_NAME}=retries"
+    place.wait_for(
+        "the record of the first attempt to be deleted",
+        lambda: (
+            [
+                each["spec"]["attempt"]
+                for each in place.client.get(records, labelSelector=of_retries).expect(200).body["items"]
+            ]
+            == [1]
+        ),
+    )
     place.wait_for_running("runs", 2, group)
     proxy = own.controllers["controller"].proxy
     proxy.fault_rule = first_status_lost()
@@ -72,7 +87,7 @@ def meet(place: Place, group: str) -> None:
     first = place.wait_for("the gang", lambda: members(place))
     place.end_pod("meets-worker-1", exit_code=3)
     second = place.wait_for(
-        "the gang to be told anew", lambda: members(place) if members(place) != first else None
+        "the gang to be updated", lambda: members(place) if members(place) != first else None
     )
     assert (second[0], len(second)) == (first[0], 2), "who was not tried again is where it was"
     assert second[1][0] not in {uid for uid, _ in first}
@@ -122,7 +137,10 @@ def test_role_grants_every_request(asked: list[ProxiedRequest]) -> None:
 
 
 def test_role_grants_nothing_unused(asked: list[ProxiedRequest]) -> None:
-    created = (f"{names.PLURAL}.{names.LAUNCHER_GROUP}", f"{names.GANG_PLURAL}.{names.GANG_GROUP}")
+    created = (
+        f"{names.PLURAL}.{names.LAUNCHER_GROUP}",
+        *(f"{plural}.{names.GANG_GROUP}" for plural in (names.GANG_PLURAL, names.RECORD_PLURAL)),
+    )
     to_update_what_was_just_created = {
         Grant("apiextensions.k8s.io", "customresourcedefinitions", "update", name=name) for name in created
     }
@@ -131,7 +149,9 @@ def test_role_grants_nothing_unused(asked: list[ProxiedRequest]) -> None:
 
 
 def test_role_without_definitions_cannot_write_them(asked: list[ProxiedRequest]) -> None:
-    refused = grants.missing(grants.granted("default", Settings()), needed(asked))
+    refused = grants.missing(
+        grants.granted("default", Settings(history=History(enabled=True))), needed(asked)
+    )
     assert {grant.resource for grant in refused} == {"customresourcedefinitions"}
     assert {grant.verb for grant in refused} == {"create", "update"}
 

@@ -1,13 +1,16 @@
-"""What a success costs, in requests of the controller: the write budget that the documentation promises.
+"""Number of requests of the controller for a job that succeeds: the write budget in docs/architecture.md.
 
 The pods are created, start and end in three bursts. Watches, the lease and Events do not count.
 """
 
+from collections.abc import Iterator
+
 import pytest
 from fake_kubelet.lifecycle import Life
+from operated import clusters, world
 from operated.clusters import CONTROLLER
 from operated.controllers import Controller
-from operated.jobs import PENDING, framework, role
+from operated.jobs import PENDING, SUCCEEDS, fails, framework, role
 from operated.place import Place, completion_of, tasks_of
 from operated.proxy import Exchange, ProxiedRequest
 
@@ -41,6 +44,67 @@ def test_write_budget_is_kept(place: Place, controller: Controller, tasks: int, 
     if place.world.cluster.is_real:
         what = f"the server's own count to be {len(counted)} as well"
         place.world.wait_for(what, lambda: _audited(place) == len(counted))
+
+
+RECORDED = 1
+"""Besides: the record of the attempt."""
+
+
+@pytest.fixture(scope="module")
+def recording_place() -> Iterator[Place]:
+    """A namespace of a cluster whose controller records attempts."""
+    with clusters.running() as cluster:
+        cluster.install()
+        with world.on(cluster) as own:
+            own.start_kubelet()
+            own.controller("recording", "--history-enabled")
+            yield own.new_place()
+
+
+def test_record_costs_one_request_per_attempt(recording_place: Place) -> None:
+    place, controller = recording_place, recording_place.world.controllers["recording"]
+    counted: dict[str, int] = {}
+    for name, retry, life in (("succeeds", 0, SUCCEEDS), ("fails", 2, fails(3))):
+        spec = framework(
+            name, role(tasks=2, life=life), retryPolicy={"maxRetryCount": retry}, completedPods="Keep"
+        )
+        place.submit(spec)
+        place.wait_for_completed(name)
+        _wait_for_records(place, name, retry + 1)
+        counted[name] = len(_records(place, name))
+    posted = [
+        each.asked for each in _exchanges(place, controller) if each.asked.path.endswith("/attemptrecords")
+    ]
+    assert [each.method for each in posted] == ["POST"] * sum(counted.values())
+    assert sum(counted.values()) / (1 + 3) == RECORDED
+
+
+@pytest.mark.parametrize("tasks", [2, 50])
+def test_write_budget_is_kept_with_records(recording_place: Place, tasks: int) -> None:
+    place, controller = recording_place, recording_place.world.controllers["recording"]
+    name = f"job{tasks}"
+    before = len(_exchanges(place, controller))
+    place.submit(framework(name, role(tasks=tasks, life=PENDING), completedPods="Keep"))
+    place.wait(name, lambda body: _are_all(body, "AttemptPreparing", tasks), "its pods")
+    place.world.override_life(place, name, Life(gang=tasks, runs_for=None))
+    place.wait_for_running(name, tasks)
+    place.world.override_life(place, name, Life(gang=tasks))
+    place.wait_for_completed(name)
+    place.world.wait_for("its record", lambda: len(_records(place, name)) == 1)
+    counted = [each.asked for each in _exchanges(place, controller)[before:] if each.asked.is_counted]
+    assert len(counted) <= tasks + KEPT + RECORDED, _table(counted)
+
+
+def _wait_for_records(place: Place, name: str, count: int) -> None:
+    place.world.wait_for(f"{count} records of {name}", lambda: len(_records(place, name)) == count)
+
+
+def _records(place: Place, name: str) -> list[Json]:
+    path = f"/apis/windlass.dev/v1/namespaces/{place.name}/attemptrecords"
+    found: list[Json] = (
+        place.client.get(path, labelSelector=f"FC_FRAMEWORK_NAME={name}").expect(200).body["items"]
+    )
+    return found
 
 
 def _are_all(body: Json, state: str, tasks: int) -> bool:

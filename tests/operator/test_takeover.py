@@ -248,7 +248,7 @@ def test_lost_status_subresource_pauses_the_controller(own_world: World) -> None
             place.end_pod(f"job-worker-{index}")
         own_world.wait_for("the controller to complain", lambda: has_complained(controller))
         assert place.framework("job")["status"] == before["status"]
-        assert len(place.pods("job")) == 2, "what nobody has written down may not be forgotten"
+        assert len(place.pods("job")) == 2, "pods whose end is not stored must not be deleted"
     finally:
         cluster.put_definition(manifests.framework_crd(group))
     go_on(controller)

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.discovery import environment
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
+from windlass.model.framework import Framework
 from windlass.model.job import Job, Role
 from windlass.render import documents
 from windlass.render.companions import passwords
 from windlass.render.documents import Contents
+from windlass.render.framework import builder
 from windlass.render.manifest_parts import Part
 from windlass.render.plain import manifests
 
@@ -97,6 +100,7 @@ def test_tensorflow_cluster_becomes_job_of_idle_servers() -> None:
         namespace="research",
         runtime=Runtime.TENSORFLOW,
         image="tensorflow/tensorflow:2.21.0",
+        idle=True,
         roles={"ps": Role(tasks=2, port=2222), "worker": Role(tasks=2, port=8080)},
     )
 
@@ -296,6 +300,53 @@ def test_any_config_results_in_diagnostics_or_objects(imports: Any, resources: A
     assert contents.errors or contents.configs
 
 
+KEPT_NAMES = ["workers", "master", "pserver", "parameterserver"]
+
+
+@pytest.mark.parametrize("name", KEPT_NAMES)
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_job_names_keep_their_spelling(name: str, is_plain: bool) -> None:
+    """In CLUSTER_CONFIG and TF_CONFIG of the tasks, and in the variable of a notebook in another namespace."""
+    text = changed("jupyter, namespace: research", "jupyter, namespace: a").replace(
+        "name: worker", f"name: {name}"
+    )
+    contents = read(text)
+    variable = cluster_variable(contents, is_plain=is_plain)
+    assert variable is not None
+    assert list(json.loads(variable["value"])) == ["ps", name]
+    (submission,) = contents.submissions
+    assert submission.job is not None
+    if is_plain:
+        script = plain_objects(contents)["ConfigMap tf-cluster"]["data"][f"{name}.env"]
+        assert f'"task":{{"type":"{name}"' in script
+        assert f"JOB_NAME={name}\n" in script
+        return
+    framework = msgspec.convert(builder.framework(submission.job), Framework)
+    variables = environment.variables_of(framework)(name, 1)
+    assert list(json.loads(variables["CLUSTER_CONFIG"])) == ["ps", name]
+    assert json.loads(variables["TF_CONFIG"])["task"] == {"type": name, "index": 1}
+
+
+def test_usual_job_names_need_no_annotation() -> None:
+    (submission,) = read(CONFIG).submissions
+    assert submission.job is not None
+    assert submission.job.annotations == {}
+
+
+def test_missing_images_have_defaults() -> None:
+    text = changed("image: tensorflow/tensorflow:2.21.0\n    ", "").replace("image: jupyter, ", "")
+    images = {
+        name: body["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name, body in plain_objects(read(text)).items()
+        if "template" in body.get("spec", {})
+    }
+    assert images == {
+        "StatefulSet ps": "tensorflow/tensorflow:2.21.0",
+        "StatefulSet worker": "tensorflow/tensorflow:2.21.0",
+        "Deployment jupyter-service": "quay.io/jupyter/tensorflow-notebook:2026-10-05",
+    }
+
+
 # Imported templates
 
 
@@ -344,6 +395,39 @@ def test_template_may_include_other_imported_templates() -> None:
     template = TEMPLATE.replace("{{ name }}", "{% include 'parts/labels.jinja' %}")
     (body,) = made(OWN, {"own.jinja": template, "parts/labels.jinja": "x-{{ name }}"})
     assert body["metadata"]["name"] == "x-mine"
+
+
+def test_removed_api_versions_are_rendered_with_one_warning_each() -> None:
+    item = "{apiVersion: %s, kind: %s, metadata: {name: {{ name }}-%s}}\n---\n"
+    outputs = [("extensions/v1beta1", "Deployment", "a"), ("extensions/v1beta1", "Deployment", "b"),
+               ("apps/v1", "Deployment", "c"), ("batch/v1beta1", "CronJob", "d")]  # fmt: skip
+    contents = read(OWN, {"own.jinja": "".join(item % each for each in outputs), "parts/labels.jinja": ""})
+    assert [body["apiVersion"] for body in contents.extra_manifests] == [version for version, _, _ in outputs]
+    assert contents.errors == ()
+    first, second = contents.diagnostics
+    assert (first.file, first.line, first.path) == ("config.yaml", 4, "resources[0].type")
+    assert first.message == (
+        "the output of own.jinja: line 1: Kubernetes 1.16 and later have no Deployment in extensions/v1beta1. "
+        "Use apps/v1, and set spec.selector, which it requires."
+    )
+    assert (
+        "line 7: Kubernetes 1.25 and later have no CronJob in batch/v1beta1. Use batch/v1." in second.message
+    )
+
+
+def test_template_is_rendered_with_trimmed_blocks() -> None:
+    template = TEMPLATE.replace(
+        "data: {{ entries | yaml }}", "data:\n  text: |\n      {% if 1 %}\n    a\n      {% endif %}\n    b"
+    )
+    (body,) = made(OWN, {"own.jinja": template, "parts/labels.jinja": ""})
+    assert body["data"]["text"] == "a\nb\n"
+
+
+def test_template_may_be_used_twice_without_names() -> None:
+    text = OWN.replace("name: mine\n  type", "type") + "- type: own\n  properties: {a: other}\n"
+    template = "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ properties['a'] or 'first' }}}}"
+    bodies = made(text, {"own.jinja": template, "parts/labels.jinja": ""})
+    assert [body["metadata"]["name"] for body in bodies] == ["first", "other"]
 
 
 BAD_TEMPLATES = {

@@ -44,6 +44,15 @@ def test_file_with_jobs_frameworks_and_other_objects() -> None:
     assert job.framework is None
 
 
+def test_other_object_of_a_removed_api_version_is_kept_with_a_warning() -> None:
+    other = "apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: web}\n"
+    found = read(JOB, other)
+    (diagnostic,) = found.diagnostics
+    assert not diagnostic.is_error
+    assert "have no Ingress in extensions/v1beta1. Use networking.k8s.io/v1." in diagnostic.message
+    assert [body["apiVersion"] for body in found.extra_manifests] == ["extensions/v1beta1"]
+
+
 def test_items_of_a_list_are_read() -> None:
     items = textwrap.indent(CONFIG_MAP, "  ").replace("  api", "- api", 1) + textwrap.indent(
         FRAMEWORK, "  "

@@ -19,8 +19,64 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "no command of a role without tasks": ("name: a\nroles: {c: {tasks: 0}, d: {command: e}}", []),
     "an idle server": (
-        "name: a\nruntime: tensorflow\nroles:\n  ps: {}\n  worker: {command: e}",
-        [(WARNING, 4, "roles.ps", "idle TensorFlow servers")],
+        "name: a\nruntime: tensorflow\nroles:\n  ps: {idle: true}\n  worker: {command: e}",
+        [],
+    ),
+    "an idle server instead of the job's command": (
+        "name: a\nruntime: tensorflow\ncommand: e\nroles:\n  ps: {idle: true}\n  worker: {}",
+        [],
+    ),
+    "neither a command nor idle": (
+        "name: a\nruntime: tensorflow\nimage: i\nroles:\n  ps: {}\n  worker: {command: e}",
+        [(WARNING, 5, "roles.ps", "run the entrypoint of their image. On this machine")],
+    ),
+    "an entrypoint": (
+        "name: a\nruntime: tensorflow\nimage: i\nroles:\n  ps: {idle: false}\n  worker: {command: e}",
+        [],
+    ),
+    "an entrypoint without an image": (
+        "name: a\nruntime: tensorflow\nidle: false\nroles:\n  ps: {}\n  worker: {command: e}",
+        [(ERROR, 5, "roles.ps", "neither the role nor the job has a command")],
+    ),
+    "an idle job with a command": (
+        "name: a\nruntime: tensorflow\nidle: true\ncommand: e\nroles: {worker: {}}",
+        [(ERROR, 3, "idle", "the job has a command: remove one of them")],
+    ),
+    "an idle role with a command": (
+        "name: a\nruntime: tensorflow\nroles:\n  worker: {idle: true, command: e}",
+        [(ERROR, 4, "roles.worker.idle", "the role has a command: remove one of them")],
+    ),
+    "an idle job of another runtime": (
+        "name: a\nruntime: jax\nidle: true\nroles: {worker: {command: e}}",
+        [(ERROR, 3, "idle", "the job has the runtime jax")],
+    ),
+    "an idle role of another runtime": (
+        "name: a\nruntime: jax\ncommand: e\nroles: {worker: {}, ps: {idle: true}}",
+        [
+            (ERROR, 4, "roles.ps", "neither the role nor the job has a command"),
+            (ERROR, 4, "roles.ps.idle", "the job has the runtime jax"),
+        ],
+    ),
+    "an idle notebook": (
+        "name: a\nruntime: tensorflow\ncommand: e\nroles: {worker: {}, jupyter: {idle: true, command: e}}",
+        [(ERROR, 4, "roles.jupyter.idle", "the role has a command")],
+    ),
+    "workers of mpi": ("name: a\nruntime: mpi\ncommand: b\nroles: {launcher: {}, worker: {slots: 2}}", []),
+    "workers of mpi without a launcher": (
+        "name: a\nruntime: mpi\nroles:\n  worker: {}",
+        [(ERROR, 4, "roles.worker", "neither the role nor the job has a command")],
+    ),
+    "slots of another runtime": (
+        "name: a\ncommand: b\nroles:\n  c:\n    slots: 2",
+        [(ERROR, 5, "roles.c.slots", "only mpi has slots")],
+    ),
+    "no slots": (
+        "name: a\nruntime: mpi\ncommand: b\nroles:\n  c:\n    slots: 0",
+        [(ERROR, 6, "roles.c.slots", "expected")],
+    ),
+    "a volume in the place of the key": (
+        "name: a\nruntime: mpi\ncommand: b\nvolumes:\n  v: {emptyDir: {}, at: /windlass/ssh}\nroles: {c: {}}",
+        [(ERROR, 5, "volumes.v.at", "which is the path of the SSH key")],
     ),
     "no command of a notebook": (
         "name: a\nruntime: tensorflow\nroles:\n  worker: {command: e}\n  jupyter: {}",
@@ -86,8 +142,33 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         "name: a\ncommand: b\nvolumes:\n  v: {emptyDir: {}, at: /v}\npod: {spec: {volumes: null}}\nroles: {c: {}}",
         [
             (ERROR, 3, "volumes", 'found "v", expected the name of a volume of this pod'),
+            (ERROR, 3, "volumes", 'found "windlass-shm", expected the name of a volume'),
             (ERROR, 3, "volumes", 'found "windlass-state", expected the name of a volume'),
         ],
+    ),
+    "an elastic role of another runtime": (
+        "name: a\ncommand: b\nruntime: jax\nroles:\n  c:\n    elastic: {min: 1, max: 2}",
+        [(ERROR, 6, "roles.c.elastic", "only pytorch has elastic roles")],
+    ),
+    "tasks outside of the range": (
+        "name: a\ncommand: b\nruntime: pytorch\nroles:\n  c:\n    tasks: 3\n    elastic: {min: 1, max: 2}",
+        [(ERROR, 7, "roles.c.elastic", "the role has 3 tasks: expected 1 to 2")],
+    ),
+    "a range that is empty": (
+        "name: a\ncommand: b\nruntime: pytorch\nroles:\n  c:\n    elastic: {min: 2, max: 1}",
+        [(ERROR, 6, "roles.c.elastic", "expected a min that is not above max")],
+    ),
+    "an elastic role without retries": (
+        "name: a\ncommand: b\nruntime: pytorch\nroles:\n  c:\n    retry: 0\n    elastic: {min: 1, max: 2}",
+        [(ERROR, 7, "roles.c.elastic", "but retry is 0")],
+    ),
+    "an elastic notebook": (
+        "name: a\ncommand: b\nruntime: pytorch\nroles:\n  c: {}\n  notebook:\n    elastic: {min: 1, max: 2}",
+        [(ERROR, 7, "roles.notebook.elastic", "do not take part in the training")],
+    ),
+    "the size of shared memory of one role and a volume there": (
+        "name: a\ncommand: b\nvolumes:\n  v: {emptyDir: {}, at: /dev/shm}\nroles: {c: {shmSize: 1Gi}}",
+        [(ERROR, 4, "volumes.v.at", "which is the path of shmSize")],
     ),
     "a template without a spec": (
         "name: a\ncommand: b\npod: {spec: null}\nroles: {c: {}}",

@@ -10,7 +10,7 @@ from windlass.client.pods import Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model.companions import Companion
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Event, Line, LineGenerator, Topic
+from windlass.runner.report import DetailLine, Event, Line, LineGenerator, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 
@@ -85,6 +85,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
 )
 def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
     report = LineGenerator([job()])
+    list(report.submitted_lines(("default", "job"), NOW))
     told = [line for one in pods for line in report.pod_lines(one, NOW)]
     assert [line.message for line in told] == expected
     assert {(line.object, line.event) for line in told} <= {("worker-0", Topic.POD)}
@@ -110,8 +111,8 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     ("given", "expected"),
     [
         (
-            event("Framework", "job", "Normal", "AttemptStarted", "Started attempt 0"),
-            Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "Started attempt 0"),
+            event("Framework", "job", "Normal", "AttemptStarted", "attempt started"),
+            Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "attempt started"),
         ),
         (
             event("Pod", "job-worker-0", "Warning", "FailedScheduling", "0/1 nodes are available"),
@@ -137,15 +138,45 @@ def test_lines_about_events(given: Event, expected: Line | None) -> None:
     ("name", "reason", "expected"),
     [
         ("job-tensorboard-abc-x", "Unhealthy", []),
-        ("job-tensorboard-abc-x", "BackOff", ["tensorboard"]),
+        ("job-tensorboard-abc-x", "BackOff", []),
+        ("job-tensorboard-abc-x", "FailedMount", ["tensorboard"]),
         ("job-worker-0", "Unhealthy", ["job-worker-0"]),
     ],
 )
 def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
-    """A companion that is starting is not reported as unhealthy."""
+    """If a companion cannot start, an error with its last lines is reported instead."""
     beside = CompanionRef(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
     told = LineGenerator([job()], [beside]).event_lines(event("Pod", name, "Warning", reason, "said"), NOW)
     assert [line.object for line in told] == expected
+
+
+def test_submission_is_reported_before_changes_of_the_job() -> None:
+    """The watch may report that an attempt has started before the request of the submission returns."""
+    report = LineGenerator([job()])
+    start = event("Framework", "job", "Normal", "AttemptStarted", "attempt started")
+    told = [*report.event_lines(start, NOW), *report.submitted_lines(("default", "job"), NOW)]
+    assert [line.message for line in told] == ["submitted", "attempt started"]
+
+
+RETRY = (
+    ("TaskFailed", "worker-0 exited with code 1", DetailLine),
+    ("AttemptEnding", "attempt failed: worker-0 exited with code 1", DetailLine),
+    ("RetryScheduled", "retrying in 4 s (retry 1 of 3): worker-0 exited with code 1", Line),
+    ("FrameworkRetried", "retrying now (retry 1 of 3)", DetailLine),
+    ("AttemptStarted", "attempt 2 of 4 started", DetailLine),
+    ("FrameworkRetried", "retrying (retry 2 of 3): worker-0 exited with code 1", Line),
+    ("TaskRetried", "retrying worker-0 (retry 1 of 3): it exited with code 1", Line),
+    ("TaskRetried", "retrying worker-0 now (retry 2 of 3)", DetailLine),
+    ("TaskFailed", "worker-0 failed: PodCreationPermanentError (-200): no", Line),
+)
+
+
+@pytest.mark.parametrize(("reason", "message", "kind"), RETRY)
+def test_retry_is_one_line(reason: str, message: str, kind: type[Line]) -> None:
+    report = LineGenerator([job()])
+    list(report.submitted_lines(("default", "job"), NOW))
+    (line,) = report.event_lines(event("Framework", "job", "Warning", reason, message), NOW)
+    assert (type(line), line.message) == (kind, message)
 
 
 # Several jobs
@@ -153,7 +184,7 @@ def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[s
 
 def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
     report = LineGenerator([job("another", "another/"), job("job", "job/")])
-    (line,) = report.pod_lines(pod("Running"), NOW)
+    _, line = report.pod_lines(pod("Running"), NOW)
     assert line.object == "job/worker-0"
     (warning,) = report.event_lines(event("Pod", "job-worker-0", "Warning", "Slow", "is it"), NOW)
     assert warning.object == "job/worker-0"
@@ -162,4 +193,4 @@ def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
 def test_completion_of_one_of_several_jobs_is_reported() -> None:
     report = LineGenerator([job("another", "another/"), job("job", "job/")])
     told = report.event_lines(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
-    assert [(line.object, line.message) for line in told] == [("job", "completed")]
+    assert [(line.object, line.message) for line in told] == [("job", "submitted"), ("job", "completed")]

@@ -1,6 +1,6 @@
 """Results of jobs: the message and the exit code."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import builders
 import msgspec
@@ -10,21 +10,13 @@ from windlass.model.completion import (
     CompletionTrigger,
     CompletionType,
     CompletionTypeName,
-    ContainerCompletionStatus,
     FrameworkAttemptCompletionStatus,
-    PodCompletionStatus,
-    TaskAttemptCompletionStatus,
 )
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
-    RetryPolicyStatus,
-    Summary,
-    TaskAttemptStatus,
-    TaskRoleStatus,
-    TaskStatus,
 )
 from windlass.runner import verdict
 from windlass.runner.report import Topic, Verdict
@@ -57,12 +49,13 @@ TRIGGER = CompletionTrigger("FailedTaskCount 1 has reached MinFailedTaskCount 1"
                 Topic.COMPLETED,
                 NOW,
                 "job",
-                "succeeded",
+                "job succeeded (1 worker)",
                 exit=0,
                 code=0,
                 phrase="Phrase",
                 type="Succeeded",
                 state="Completed",
+                verdict="succeeded",
             ),
         ),
         (
@@ -72,99 +65,36 @@ TRIGGER = CompletionTrigger("FailedTaskCount 1 has reached MinFailedTaskCount 1"
                 Topic.COMPLETED,
                 NOW,
                 "job",
-                "stopped",
+                "job stopped",
                 exit=130,
                 code=-210,
                 phrase="Phrase",
                 type="Failed Permanent",
                 state="Completed",
+                verdict="stopped",
             ),
         ),
-        (None, False, Verdict(Topic.ERROR, NOW, "job", "deleted before it completed", exit=125)),
+        (
+            None,
+            False,
+            Verdict(
+                Topic.ERROR,
+                NOW,
+                "job",
+                "job failed: it was deleted before it completed",
+                exit=125,
+                verdict="failed",
+            ),
+        ),
         (
             observed(completion(3), State.ATTEMPT_DELETING),
             True,
-            Verdict(Topic.ERROR, NOW, "job", "deleted before it completed", exit=130),
+            Verdict(Topic.ERROR, NOW, "job", "job stopped", exit=130, verdict="stopped"),
         ),
     ],
 )
 def test_verdict_of_a_job(framework: Framework | None, was_interrupted: bool, expected: Verdict) -> None:
     assert verdict.of_job(framework, "job", NOW, was_interrupted=was_interrupted) == expected
-
-
-RESULTS = {
-    "all": (Summary(tasks=2, succeeded=2), "succeeded in 25 s (2 of 2 tasks)"),
-    "stopped": (Summary(tasks=4, succeeded=2), "succeeded in 25 s (2 tasks succeeded, 2 stopped)"),
-    "failed": (
-        Summary(tasks=4, succeeded=1, failed=2),
-        "succeeded in 25 s (1 task succeeded, 2 failed, 1 stopped)",
-    ),
-    "none": (Summary(), "succeeded in 25 s"),
-}
-
-
-@pytest.mark.parametrize(("summary", "expected"), RESULTS.values(), ids=RESULTS)
-def test_success_names_duration_and_tasks(summary: Summary, expected: str) -> None:
-    framework = observed(completion(0, is_failed=False))
-    assert framework.status is not None
-    status = msgspec.structs.replace(
-        framework.status,
-        completion_time=NOW + timedelta(seconds=25),
-        summary=summary,
-    )
-    found = verdict.of_job(framework.with_status(status), "job", NOW, was_interrupted=False)
-    assert found.message == expected
-
-
-CAUSES = {
-    "exit code": (
-        (ContainerCompletionStatus(name="main", code=3),),
-        0,
-        0,
-        "failed: worker-1 exited with code 3",
-    ),
-    "no container": ((), 0, 0, "failed: worker-1: Phrase (-100)"),
-    "last of several attempts": (
-        (ContainerCompletionStatus(name="main", code=3),),
-        3,
-        1,
-        "failed: worker-1 exited with code 3 (attempt 2 of 4)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("containers", "limit", "retries", "expected"), CAUSES.values(), ids=CAUSES)
-def test_failure_names_the_failed_task(
-    containers: tuple[ContainerCompletionStatus, ...], limit: int, retries: int, expected: str
-) -> None:
-    ended = completion(-100)
-    task = TaskStatus(
-        index=1,
-        start_time=NOW,
-        transition_time=NOW,
-        attempt_status=TaskAttemptStatus(
-            start_time=NOW,
-            pod_name="job-worker-1",
-            completion_status=TaskAttemptCompletionStatus(
-                -100, "Phrase", ended.type, "", PodCompletionStatus(containers=containers)
-            ),
-        ),
-    )
-    framework = observed(msgspec.structs.replace(ended, trigger=TRIGGER))
-    assert framework.status is not None
-    attempt = msgspec.structs.replace(
-        framework.status.attempt_status,
-        task_role_statuses=(TaskRoleStatus(name="worker", task_statuses=(task,)),),
-    )
-    status = msgspec.structs.replace(
-        framework.status,
-        attempt_status=attempt,
-        retry_policy_status=RetryPolicyStatus(retries, retries),
-    )
-    policy = msgspec.structs.replace(framework.spec.retry_policy, max_retry_count=limit)
-    spec = msgspec.structs.replace(framework.spec, retry_policy=policy)
-    failed = msgspec.structs.replace(framework, spec=spec).with_status(status)
-    assert verdict.of_job(failed, "job", NOW, was_interrupted=False).message == expected
 
 
 GOOD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=0)
@@ -206,5 +136,30 @@ def ended_with(name: str, code: int) -> Verdict:
     ids=["all", "some"],
 )
 def test_verdict_of_several_jobs(verdicts: list[Verdict], code: int, message: str) -> None:
-    expected = Verdict(Topic.SUMMARY, NOW, "jobs", message, exit=code)
+    word = "failed" if code else "succeeded"
+    expected = Verdict(Topic.SUMMARY, NOW, "jobs", message, exit=code, verdict=word)
     assert verdict.of_all("jobs", verdicts, NOW) == expected
+
+
+NOTES = ("pods share the host network (install `passt` to isolate them)",)
+IN_USE = ["OSError: [Errno 98] Address already in use"]
+UNREACHABLE = ["curl: (6) Could not resolve host: example.com"]
+
+
+@pytest.mark.parametrize(
+    ("log", "notes", "is_shared", "expected"),
+    [
+        (IN_USE, NOTES, True, f"{NOTES[0]}. A port can therefore be used by only one task"),
+        (IN_USE, (), True, "pods share the host network. A port can"),
+        (IN_USE, NOTES, False, ""),
+        (UNREACHABLE, ("pods cannot reach other networks",), False, "pods cannot reach other networks"),
+        (UNREACHABLE, (), False, ""),
+        (["KeyError: 'lr'"], NOTES, True, ""),
+    ],
+)
+def test_network_is_mentioned_only_if_a_task_failed_because_of_it(
+    log: list[str], notes: tuple[str, ...], is_shared: bool, expected: str
+) -> None:
+    found = verdict.network_hint(log, notes, is_network_shared=is_shared)
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)

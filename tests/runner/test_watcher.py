@@ -12,16 +12,18 @@ import pytest
 from windlass.cli.terminal.output import Output, Style
 from windlass.client import pods
 from windlass.client.pods import Run
-from windlass.client.submit.plan import SubmitPlan
+from windlass.client.submit.plan import PlannedJob, SubmitPlan
 from windlass.kubeapi import access, errors
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.cluster import PODS
 from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.sandbox.process.log_writer import LogWriter
+from windlass.model import names
 from windlass.runner import watcher
+from windlass.runner.output_files import OutputFiles
 from windlass.runner.report import LogLines, Reported
-from windlass.runner.watcher import Watcher
+from windlass.runner.watcher import SeenPods, Watcher
 
 
 def status(restarts: int = 0, state: str = "running", last: str = "waiting") -> dict[str, Any]:
@@ -71,13 +73,22 @@ class Recorder(Output):
     def __init__(self, stream: Any) -> None:
         super().__init__(stream, Style())
         self.items: list[Reported] = []
+        self.waits: list[int] = []
+        """The number of items before each wait."""
+        self.wait_for_reader = self._record_wait
 
     def report(self, item: Reported) -> None:
         self.items.append(item)
 
+    async def _record_wait(self) -> None:
+        self.waits.append(len(self.items))
+
     @property
     def blocks(self) -> list[bytes]:
         return [item.data for item in self.items if isinstance(item, LogLines)]
+
+
+NO_FILES = OutputFiles(None, "job")
 
 
 def read(transport: InPieces, data: Path) -> Recorder:
@@ -87,7 +98,7 @@ def read(transport: InPieces, data: Path) -> Recorder:
 
         async def main() -> None:
             async with transport:
-                reader = Watcher(SubmitPlan(()), transport, recorder, data, reads_logs=True)
+                reader = Watcher(SubmitPlan(()), transport, recorder, data, NO_FILES, reads_logs=True)
                 mine = pods.decode(msgspec.json.encode(pod("mine")))
                 await reader._read_log(mine, Run("mine", "main", 0))
 
@@ -173,3 +184,100 @@ def test_block_size_limits_the_memory_of_large_chunks(tmp_path: Path) -> None:
     found = read(InPieces([b"word\n" * 100_000], pod("mine")), tmp_path)
     assert b"".join(found.blocks) == b"word\n" * 100_000
     assert max(map(len, found.blocks)) <= watcher.MAX_BLOCK_BYTES + len(b"word\n")
+
+
+def test_every_block_of_output_waits_for_the_reader(tmp_path: Path) -> None:
+    found = read(InPieces([b"word\n" * 100_000], pod("mine")), tmp_path)
+    assert found.waits == [*range(len(found.blocks))]
+
+
+def task_pod(uid: str, version: int) -> pods.Pod:
+    metadata = {"name": "digits-ps-0", "namespace": "here", "uid": uid, "resourceVersion": str(version)}
+    return pods.decode(msgspec.json.encode({"metadata": metadata}))
+
+
+def raw(*listed: pods.Pod) -> list[msgspec.Raw]:
+    return [msgspec.Raw(msgspec.json.encode({"metadata": {"uid": pod.uid}})) for pod in listed]
+
+
+@pytest.mark.parametrize(
+    ("deliver", "is_missing"),
+    [
+        (lambda seen: seen.add(task_pod("kept", 6)), True),
+        (lambda seen: seen.add(task_pod("kept", 7)), False),
+        (lambda seen: seen.remove(task_pod("kept", 8)), False),
+        (lambda seen: (seen.add(task_pod("kept", 6)), seen.replace(raw())), False),
+    ],
+    ids=["older", "same-version", "deleted-since", "listed-without-it"],
+)
+def test_end_of_a_run_waits_for_the_last_states_of_pods(deliver: Any, is_missing: bool) -> None:
+    assert is_waiting_for(deliver, existing=[task_pod("kept", 7)], ended=[]) == is_missing
+
+
+@pytest.mark.parametrize(
+    ("deliver", "is_missing"),
+    [
+        (lambda _: None, True),
+        (lambda seen: seen.replace(raw()), True),
+        (lambda seen: seen.add(task_pod("gone", 3)), True),
+        (lambda seen: seen.remove(task_pod("gone", 4)), False),
+        (lambda seen: (seen.replace(raw()), seen.replace(raw())), False),
+    ],
+    ids=["nothing-delivered", "first-list", "not-deleted", "deleted", "missed-before-a-second-list"],
+)
+def test_end_of_a_run_waits_for_the_deletion_of_pods(deliver: Any, is_missing: bool) -> None:
+    assert is_waiting_for(deliver, existing=[], ended=["gone"]) == is_missing
+
+
+def is_waiting_for(deliver: Any, existing: list[pods.Pod], ended: list[str]) -> bool:
+    """Return whether the wait for these pods continues after the delivery."""
+
+    async def main() -> bool:
+        seen = SeenPods()
+        wait = asyncio.create_task(seen.wait_for(existing, ended))
+        await asyncio.sleep(0)
+        deliver(seen)
+        for _ in range(3):  # the wait, its wake-up and its end
+            await asyncio.sleep(0)
+        is_waiting = not wait.done()
+        wait.cancel()
+        return is_waiting
+
+    return asyncio.run(main())
+
+
+class OneJob(InPieces):
+    """A transport that lists one pod, whose container wrote `END`, and no events."""
+
+    def __init__(self, listed: dict[str, Any]) -> None:
+        super().__init__([b"END\n"], listed)
+
+    async def send(self, request: Request, timeout: float = 30.0) -> bytes:
+        if request.path.endswith("/pods"):
+            return msgspec.json.encode({"metadata": {}, "items": [self._current]})
+        if request.path.endswith("/events"):
+            return b'{"metadata": {}, "items": []}'
+        return await super().send(request, timeout)
+
+
+def test_output_of_a_pod_that_the_watch_delivers_late_is_reported(tmp_path: Path) -> None:
+    late = pod("mine", status(state="terminated"))
+    late["metadata"] |= {"resourceVersion": "7", "labels": {names.FRAMEWORK_NAME: "digits"}}
+    metadata = {"namespace": "here", "name": "digits"}
+    framework = {"apiVersion": f"{names.GROUPS[0]}/v1", "metadata": metadata, "spec": {}}
+    job = PlannedJob(framework)
+
+    async def main(recorder: Recorder) -> None:
+        async with OneJob(late) as transport:
+            run = Watcher(SubmitPlan((job,)), transport, recorder, tmp_path, NO_FILES, reads_logs=True)
+            drain = asyncio.create_task(run.drain())
+            await asyncio.sleep(0.01)
+            assert not drain.done()
+            run._on_pod(msgspec.Raw(msgspec.json.encode(late)))
+            await drain
+
+    with (tmp_path / "out").open("wb") as stream:
+        recorder = Recorder(stream)
+        asyncio.run(main(recorder))
+        recorder.finish()
+    assert recorder.blocks == [b"END\n"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.simulate import play, progress
+from windlass.simulate import play
 
 
 def run_seeds(monkeypatch: pytest.MonkeyPatch, path: Path, seeds: int) -> int:
@@ -34,14 +34,14 @@ def test_violations_of_the_interrupted_run_are_reported(
     path = tmp_path / "progress.jsonl"
     monkeypatch.setattr(play, "CHUNK", 2)
     monkeypatch.setattr(play, "report", lambda seed: f"report of seed {seed}")
-    progress.Progress(path).record(range(2), [(1, "planted")])
+    play.Progress(path).record(range(2), [(1, "planted")])
     assert run_seeds(monkeypatch, path, 2) == 1
     assert "1 violated an invariant\nreport of seed 1\n" in capsys.readouterr().out
 
 
 def test_outcomes_of_another_source_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "progress.jsonl"
-    progress.Progress(path).record(range(2), [])
-    assert progress.Progress(path).outcome(range(2)) is not None
-    monkeypatch.setattr(progress, "_fingerprint", lambda: "changed")
-    assert progress.Progress(path).outcome(range(2)) is None
+    play.Progress(path).record(range(2), [])
+    assert play.Progress(path).outcome(range(2)) is not None
+    monkeypatch.setattr(play, "_fingerprint", lambda: "changed")
+    assert play.Progress(path).outcome(range(2)) is None

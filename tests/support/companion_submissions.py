@@ -1,4 +1,4 @@
-"""Jobs with companions on a cluster whose Deployments have pods that nobody runs, with fixtures for a conftest."""
+"""Jobs with companions on a cluster whose Deployments have pods that do not run, with fixtures for a conftest."""
 
 from collections.abc import Iterator
 from typing import Any

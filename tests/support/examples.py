@@ -33,7 +33,9 @@ REQUIRED: Final = os.environ.get("WINDLASS_TEST_EXAMPLES") == "required"
 def needs(*programs: str) -> None:
     """Skip the test if a Python package or a program like `mpirun` is missing. In CI nothing may be missing."""
     missing = [
-        each for each in programs if importlib.util.find_spec(each) is None and shutil.which(each) is None
+        each
+        for each in programs
+        if shutil.which(each) is None and not (each.isidentifier() and importlib.util.find_spec(each))
     ]
     if not missing:
         return
@@ -149,13 +151,20 @@ def begun(
     `{name}-code`. All processes and files are removed at the end."""
     text = (EXAMPLES / name / file).read_text()
     for old, new in (replaced or {}).items():
-        assert old in text, f"{old!r} does not stand in {name}/{file}"
+        assert old in text, f"{old!r} is not in {name}/{file}"
         text = text.replace(old, new)
     code = ("--config-map", f"{name}-code={EXAMPLES / name}") if has_code else ()
+    with begun_with(text, *code, *options) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def begun_with(text: str, *options: str | Path) -> Iterator[Running]:
+    """Start a job file or Framework. All processes and files are removed at the end."""
     with commands.home(commands.best()) as home:
         if "isolated" in options and not home.level.has_own_network:
             pytest.skip("pods cannot have a network of their own on this machine")
-        yield Running(home, home.begin("run", "--output", "json", *code, *options, home.file(text)))
+        yield Running(home, home.begin("run", "--output", "json", *options, home.file(text)))
 
 
 def run_example(

@@ -32,6 +32,8 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 0
     pod_pids_limit: int | None = 4096
+    fake_gpus: int = 0
+    hidden_folders: tuple[Path, ...] = ()
 
 
 class CannotStartError(Exception):
@@ -73,6 +75,7 @@ class LocalCluster:
         self.kubeconfig = data / "kubeconfig"
         self.network = "shared"
         self.has_mounts = True
+        self.idle_gpus: tuple[str, ...] = ()
         self.notes = ("this machine is made of paper",)
         self.ended_pods: bool | None = None
         self.images = b""

@@ -1,4 +1,4 @@
-"""Pods that nobody runs, test servers that answer for them, and forwarded ports."""
+"""Pods that do not run, test servers that answer for them, and forwarded ports."""
 
 import asyncio
 import contextlib

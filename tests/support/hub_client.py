@@ -2,8 +2,9 @@
 
 import re
 from typing import Final
+from urllib.parse import quote
 
-from notebook_client import SECONDS, Answer, NotebookServer
+from notebook_client import SECONDS, Answer, NotebookServer, Response
 from yarl import URL
 
 from conformance.client import Json
@@ -23,12 +24,28 @@ class HubUser(NotebookServer):
         super().__init__(f"{self._hub}/user/{name}")
 
     def log_in(self, password: str) -> bool:
+        answer = self._do(
+            self._asked_of_the_hub("POST", "/hub/login?next=%2Fhub%2Fhome", self._form(password))
+        )
+        return answer.code == 200 and answer.url.endswith("/hub/home")
+
+    def try_to_log_in(self, password: str, next_url: str = "/hub/home") -> Response:
+        """Return the first response to a login."""
+        return self.ask_hub("POST", f"/hub/login?next={quote(next_url, safe='')}", self._form(password))
+
+    def ask_hub(self, method: str, path: str, form: Json = None) -> Response:
+        """Return the response of the hub without following redirects."""
+        return self._do(self._first_response(method, f"{self._hub}{path}", form))
+
+    def visit(self, path: str) -> Answer:
+        """Return the response to a path of the hub or of any server, after redirects."""
+        return self._do(self._asked_of_the_hub("GET", path))
+
+    def _form(self, password: str) -> Json:
         form = self._do(self._asked_of_the_hub("GET", "/hub/login"))
         found = _FIELD.search(form.text)
         assert found is not None, f"no form:\n{form.text}"
-        fields = {"_xsrf": found[1], "username": self._name, "password": password}
-        answer = self._do(self._asked_of_the_hub("POST", "/hub/login?next=%2Fhub%2Fhome", fields))
-        return answer.code == 200 and answer.url.endswith("/hub/home")
+        return {"_xsrf": found[1], "username": self._name, "password": password}
 
     def start_server(self) -> None:
         """Start the server and wait until it answers to this user."""

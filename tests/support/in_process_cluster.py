@@ -30,7 +30,8 @@ from windlass.localcluster.apiserver import credentials
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.controllers.workloads.controller import WorkloadController
 from windlass.localcluster.server import ApiServer
-from windlass.model.settings import OFF, Settings
+from windlass.model import names
+from windlass.model.settings import OFF, History, Settings
 from windlass.wire.crd import manifests
 
 
@@ -74,9 +75,11 @@ def opened(
     has_workloads: bool = False,
     life: Life | None = None,
     logs: PodRuntime | None = None,
+    label: str = names.FRAMEWORK_NAME,
 ) -> Iterator[InProcessCluster]:
     """Start a cluster. Without an installation there is only an API server. With workloads, Deployments and others
-    have pods. `life` is the default of pods without their own, `logs` the output of containers."""
+    have pods. `life` is the default of pods without their own, `logs` the output of containers, `label` the label of
+    the pods that run."""
     # Not pytest's folder: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="windlass-") as name, loop_thread.running() as stage:
         folder = Path(name)
@@ -88,7 +91,7 @@ def opened(
             running = []
             if is_installed:
                 stage.wait(_define(folder / "api"))
-                running = [stage.start(_run_pods(folder / "api", life or Life()))]
+                running = [stage.start(_run_pods(folder / "api", life or Life(), label))]
                 running += [stage.start(_control(folder / "api"))] if has_controller else []
                 running += [stage.start(_keep_workloads(server))] if has_workloads else []
             world = InProcessCluster(stage, kubeconfig, client)
@@ -112,13 +115,13 @@ async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
 
 async def _define(socket: Path) -> None:
     async with Transport(access.unix(socket)) as transport:
-        for definition in manifests.definitions():
+        for definition in manifests.definitions(has_records=True):
             body = msgspec.json.encode(definition)
             await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
 
 async def _control(socket: Path) -> None:
-    settings = Settings(leader_election=False, metrics_address=OFF)
+    settings = Settings(leader_election=False, metrics_address=OFF, history=History(enabled=True))
     operator = Operator(
         settings, access.unix(socket), SystemClock(), identity="the-only-one", snapshot_stream=None
     )
@@ -129,6 +132,6 @@ async def _keep_workloads(server: ApiServer) -> None:
     await WorkloadController(server.lifecycle).run()
 
 
-async def _run_pods(socket: Path, life: Life) -> None:
+async def _run_pods(socket: Path, life: Life, label: str) -> None:
     async with Transport(access.unix(socket), user_agent="hollow-kubelet") as transport:
-        await FakeKubelet(transport, play=lifecycle.by_annotations(life)).run()
+        await FakeKubelet(transport, play=lifecycle.by_annotations(life), label=label).run()

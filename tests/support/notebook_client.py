@@ -5,10 +5,12 @@ import re
 import uuid
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from web_sessions import WebSession
+from yarl import URL
 
 from conformance.client import Json
 
@@ -30,6 +32,16 @@ class Answer(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.text)
 
 
+class Response(msgspec.Struct, frozen=True):
+    """A response of which no redirect was followed."""
+
+    code: int
+    location: str
+    """Target of a redirect."""
+    cookies: list[str]
+    """The Set-Cookie headers."""
+
+
 class Executed(msgspec.Struct, frozen=True):
     """The result of a cell."""
 
@@ -45,6 +57,8 @@ class NotebookServer(WebSession):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url.rstrip("/")
+        self.set_cookies: list[str] = []
+        """The Set-Cookie headers of all responses."""
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", path)
@@ -54,12 +68,24 @@ class NotebookServer(WebSession):
 
     def log_in(self, password: str) -> bool:
         """Log in with the form and return whether the server grants access."""
+        self.try_to_log_in(password)
+        return self.get("/api/contents").code == 200
+
+    def try_to_log_in(self, password: str, next_url: str = "/lab") -> Response:
+        """Return the first response to a login."""
         form = self.get("/login")
         found = _FIELD.search(form.text)
         assert found is not None, f"no form:\n{form.text}"
         fields = {"_xsrf": found[1], "password": password}
-        self._do(self._asked("POST", "/login", data=fields))
-        return self.get("/api/contents").code == 200
+        return self.send_form("POST", f"/login?next={quote(next_url, safe='')}", fields)
+
+    def send_form(self, method: str, path: str, form: Json = None) -> Response:
+        """Send a form, as a page of any site can, without the headers of the server's own pages."""
+        return self._do(self._first_response(method, f"{self.url}{path}", form))
+
+    def websocket_status(self, path: str, origin: str) -> int:
+        """Return the status with which the server answers a WebSocket of a page of this origin."""
+        return self._do(self._websocket_status(f"{self.url}{path}", origin))
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder."""
@@ -88,14 +114,36 @@ class NotebookServer(WebSession):
         return self._runner.run(asyncio.wait_for(work, SECONDS))
 
     async def _open(self) -> None:
-        # Keep cookies of numeric addresses too.
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+        # Keep cookies of numeric addresses too, and send Secure cookies, as through a proxy with TLS.
+        jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=URL(self.url).origin())
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(self._record_cookies)
+        trace.on_request_end.append(self._record_cookies)
+        # For `TlsProxy`: its certificate is not trusted, and it changes the first request of each connection.
+        self._session = aiohttp.ClientSession(
+            cookie_jar=jar, trace_configs=[trace], connector=aiohttp.TCPConnector(ssl=False, force_close=True)
+        )
+
+    async def _record_cookies(self, _session: object, _context: object, seen: Any) -> None:
+        self.set_cookies += seen.response.headers.getall("Set-Cookie", [])
 
     async def _asked(self, method: str, path: str, **content: Any) -> Answer:
         async with self._session.request(
             method, f"{self.url}{path}", headers=self._headers(), **content
         ) as answer:
             return Answer(answer.status, str(answer.url), await answer.text())
+
+    async def _first_response(self, method: str, url: str, form: Json) -> Response:
+        async with self._session.request(method, url, data=form, allow_redirects=False) as answer:
+            cookies = answer.headers.getall("Set-Cookie", [])
+            return Response(answer.status, answer.headers.get("Location", ""), cookies)
+
+    async def _websocket_status(self, url: str, origin: str) -> int:
+        try:
+            async with self._session.ws_connect(url, origin=origin):
+                return 101
+        except aiohttp.WSServerHandshakeError as error:
+            return error.status
 
     def _headers(self) -> Mapping[str, str]:
         """Return the headers that the pages' JavaScript sends."""

@@ -30,7 +30,7 @@ class PodProcesses:
         self.before = self.pod.running()
         self.process = daemon.inside(self.name)
         line = [each for each in daemon.ancestors(self.process) if each.parent != daemon.pid]
-        assert line, f"nobody is between the spawner and {self.process}"
+        assert line, f"no process is between the spawner and {self.process}"
         self.supervisor, self.init = line[0], line[-1]
 
     @property

@@ -74,6 +74,12 @@ class Terminal:
                 os.close(descriptor)
         self._reader.join()
 
+    def hang_up(self) -> None:
+        """Close the terminal, so that the program's output fails. Returns after the next output of the program."""
+        with Path(os.devnull).open("rb") as null:
+            os.dup2(null.fileno(), self.master)
+        self._reader.join()
+
     def let_go(self) -> None:
         """Close the program's side, so that the output ends with the program."""
         os.close(self.slave)

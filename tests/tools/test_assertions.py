@@ -9,7 +9,17 @@ from typing import Final
 TESTS: Final = Path(__file__).parents[1]
 # Helpers in tests/support that raise AssertionError.
 SHARED_HELPERS: Final = (
-    *("assert_ends_at", "event", "expect", "says", "stays", "until", "until_pods", "until_shown"),
+    *(
+        "assert_ends_at",
+        "assert_page_matches",
+        "event",
+        "expect",
+        "says",
+        "stays",
+        "until",
+        "until_pods",
+        "until_shown",
+    ),
     *("wait_for", "wait_for_end", "wait_until_gone"),
 )
 # `api` compares every response with a transcript. kubectl fails unless the command succeeds.

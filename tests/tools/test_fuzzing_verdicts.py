@@ -49,6 +49,7 @@ WATCH = Request("GET", f"{LIST}?watch=true&timeoutSeconds=1")
         (Request("GET", LIST, TABLE), answer(200, {"kind": "Table"})),
         (Request("GET", f"{LIST}/a"), answer(200, {"kind": "Pod"})),
         (Request("DELETE", f"{LIST}/a"), answer(200, {"kind": "Status"})),
+        (Request("POST", f"{LIST}/a/token"), answer(201, {"kind": "TokenRequest"})),
         (Request("GET", f"{LIST}/a"), answer(404, status(404))),
         (Request("GET", f"{LIST}/a/exec"), answer(503, status(503))),
         (Request("GET", LIST), answer(504, status(504, reason="Timeout"))),

@@ -29,6 +29,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "pyproject.toml": PROJECT,
         "README.md": "",
         "LICENSE": "",
+        checkout.IMAGE_LOCK: "click==8\n",
+        checkout.HUB_LOCK: "",
         "src/windlass/__init__.py": "old = True",
     }
     for name, text in files.items():
@@ -73,6 +75,7 @@ def test_each_layer_is_built_once(sources: Path, made: list[str], environment: d
     assert made == [
         "debian",
         "busybox",
+        "debian-openmpi",
         "dependencies",
         "windlass",
         "debian-nfs",
@@ -83,7 +86,7 @@ def test_each_layer_is_built_once(sources: Path, made: list[str], environment: d
     ]
     assert [building.ensure(name, environment) for name in names] == first
     assert all(path.is_file() for path in first)
-    assert len(made) == 9
+    assert len(made) == 10
 
 
 def test_cache_is_outside_the_checkout(sources: Path, made: list[str], environment: dict[str, str]) -> None:
@@ -99,6 +102,7 @@ def test_cache_is_outside_the_checkout(sources: Path, made: list[str], environme
         ("README.md", "# Windlass", ["windlass"]),
         ("pyproject.toml", PROJECT + "[tool.other]\n", ["windlass"]),
         ("pyproject.toml", PROJECT.replace("click>=8", "click>=9"), ["dependencies", "windlass"]),
+        (checkout.IMAGE_LOCK, "click==8.1\n", ["dependencies", "windlass"]),
         ("src/windlass/__init__.py", "old = True", []),
         ("src/windlass/__pycache__/__init__.cpython-311.pyc", "", []),
         ("tests/test_it.py", "", []),

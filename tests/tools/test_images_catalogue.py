@@ -63,7 +63,11 @@ def test_dockerfile_uses_the_same_files() -> None:
     outermost = {
         name if name in checkout.BESIDE else name.partition("/")[0] for name in " ".join(copied).split()
     }
-    assert outermost == {*checkout.BESIDE, checkout.SOURCE.partition("/")[0]}
+    assert outermost == {
+        *checkout.BESIDE,
+        *(path.partition("/")[0] for path in (checkout.SOURCE, checkout.IMAGE_LOCK)),
+    }
+    assert checkout.IMAGE_LOCK in (ROOT / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,9 @@ def test_hub_dockerfile_has_the_same_packages() -> None:
     [_, packages] = HUB.layers
     assert isinstance(packages, catalogue.PythonPackages)
     words = shlex.split(HUB_DOCKERFILE["RUN"])
-    assert words[words.index("--no-cache-dir") + 1 :] == list(packages.requirements)
+    assert HUB_DOCKERFILE["COPY"] == f"requirements.txt {words[-1]}"
+    assert words[-3:-1] == ["--require-hashes", "--requirement"]
+    assert packages.lock == (ROOT / checkout.HUB_LOCK).read_text()
     assert f"{packages.folder}/bin/pip" in words
 
 
@@ -145,7 +151,7 @@ def test_cache_paths_are_distinct() -> None:
     layers = {layer for image in images.values() for layer in image.layers}
     cache = building.Cache(Path(), "arm64")
     stems = [cache.path(what).name.rpartition("-")[0] for what in (*images.values(), *layers)]
-    assert len(stems) == len(set(stems)) == 15
+    assert len(stems) == len(set(stems)) == 17
 
 
 def test_checkout_excludes_generated_files() -> None:

@@ -115,4 +115,42 @@ def test_unknown_field_is_a_warning_with_the_consequence(
 
     field = path.rpartition(".")[2]
     assert (diagnostic.is_error, diagnostic.path, diagnostic.rule) == (False, path, rule)
-    assert diagnostic.message == f'unknown field "{field}" of {kind}: Kubernetes drops it. {suggestion}'
+    assert diagnostic.message == f'unknown field "{field}" of {kind}. {suggestion}'
+
+
+REMOVED = {
+    "without a selector": (
+        "{apiVersion: extensions/v1beta1, kind: Deployment, spec: {replicas: 1}}",
+        (
+            "Kubernetes 1.16 and later have no Deployment in extensions/v1beta1. "
+            "Use apps/v1, and set spec.selector, which it requires."
+        ),
+    ),
+    "with a selector": (
+        "{apiVersion: apps/v1beta1, kind: StatefulSet, spec: {selector: {}}}",
+        "Kubernetes 1.16 and later have no StatefulSet in apps/v1beta1. Use apps/v1.",
+    ),
+    "another kind": (
+        "{apiVersion: apps/v1alpha1, kind: PetSet}",
+        "Kubernetes 1.5 and later have no PetSet in apps/v1alpha1. Use a StatefulSet of apps/v1.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REMOVED.values(), ids=REMOVED)
+def test_removed_api_version_is_a_warning_with_the_current_one(text: str, message: str) -> None:
+    (document,) = yaml_parse.parse(text.encode()).documents
+    (diagnostic,) = kubernetes_validation.check_api_version(document.root, "items[0]")
+    assert (diagnostic.is_error, diagnostic.path, diagnostic.message) == (
+        False,
+        "items[0].apiVersion",
+        message,
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["{apiVersion: apps/v1, kind: Deployment}", "{apiVersion: 1, kind: []}", "[]", "a"]
+)
+def test_other_api_versions_have_no_warning(text: str) -> None:
+    (document,) = yaml_parse.parse(text.encode()).documents
+    assert list(kubernetes_validation.check_api_version(document.root, "")) == []

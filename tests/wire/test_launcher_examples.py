@@ -14,7 +14,7 @@ from windlass.wire.yaml import tree
 
 FOLDER = Path(__file__).parents[1] / "data" / "launcher"
 
-MISSPELT = 'unknown field "olumeMounts" of Container: Kubernetes drops it. Did you mean "volumeMounts"?'
+MISSPELT = 'unknown field "olumeMounts" of Container. Did you mean "volumeMounts"?'
 OTHER_NAME = 'framework_name=tf-example does not match the name of this Framework, "tfexample"'
 NOT_DECLARED = "port {} is not declared by any container of the Framework. Did you mean {}, which"
 PS_PORT = NOT_DECLARED.format(46867, 49867)

@@ -18,9 +18,17 @@ LONGEST_VARIABLE = 128 * 1024
 
 
 def framework(
-    runtime: str | None = None, barrier: str | None = None, *roles: tuple[str, int], name: str = "digits"
+    runtime: str | None = None,
+    barrier: str | None = None,
+    *roles: tuple[str, int],
+    name: str = "digits",
+    idle: str | None = None,
 ) -> Framework:
-    asks = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
+    asks = {
+        names.RUNTIME_ANNOTATION: runtime,
+        names.BARRIER_ANNOTATION: barrier,
+        names.IDLE_ANNOTATION: idle,
+    }
     return builders.framework(
         name,
         *(TaskRoleSpec(role, tasks) for role, tasks in roles or (("worker", 2),)),
@@ -39,6 +47,8 @@ GOOD = [
     framework("jax", None, ("worker", 10_000)),
     framework("plain", None, ("w" * 61, 1)),
     framework("tensorflow", None, ("worker", 2_000)),
+    *(framework("tensorflow", idle=idle) for idle in ("true", "false", "worker")),
+    framework("tensorflow", None, ("ps", 1), ("worker", 2), idle="ps, worker"),
 ]
 
 
@@ -48,10 +58,14 @@ def test_supported_annotations_have_no_problems(good: Framework) -> None:
     assert semantic_validation.semantic_error(good) == ""
 
 
-RUNTIME, BARRIER = (
-    f"metadata.annotations[{name}]" for name in (names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION)
+RUNTIME, BARRIER, IDLE = (
+    f"metadata.annotations[{name}]"
+    for name in (names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION, names.IDLE_ANNOTATION)
 )
 BAD: list[Any] = [
+    (framework("tensorflow", idle="yes"), f'{IDLE}: found "yes", expected one of true, false, worker. '),
+    (framework("tensorflow", idle="worker,wrker"), f'{IDLE}: found "wrker"'),
+    (framework("tensorflow", None, ("jupyter", 1), ("ps", 1), idle="jupyter"), f'{IDLE}: found "jupyter"'),
     (
         framework("tensorflw"),
         f'{RUNTIME}: found "tensorflw", expected one of tensorflow, pytorch, jax, mpi, plain. ',
@@ -62,6 +76,10 @@ BAD: list[Any] = [
     (framework(None, "yes"), f'{BARRIER}: found "yes"'),
     (framework(None, ""), f'{BARRIER}: found ""'),
     (framework("x" * 1000), 'found "xxxxxxxx'),
+    (
+        builders.framework("digits", annotations={names.TASK_TYPES_ANNOTATION: "role"}),
+        f'metadata.annotations[{names.TASK_TYPES_ANNOTATION}]: found "role", expected one of standard, roles. ',
+    ),
     (
         framework("tensorflow", name="0digits"),
         'metadata.name: found "0digits", expected a letter at the beginning',
@@ -125,3 +143,24 @@ def test_accepted_framework_fits_into_an_environment_variable(runtime: str, name
     assert most > 500
     variables = environment.variables_of(framework_with(most))("r" * role, most - 1)
     assert max(len(f"{name}={value}") + 1 for name, value in variables.items()) < LONGEST_VARIABLE
+
+
+def elastic(value: str, runtime: str = "pytorch") -> Framework:
+    annotations = {names.RUNTIME_ANNOTATION: runtime, names.ELASTIC_ANNOTATION: value}
+    return builders.framework("digits", TaskRoleSpec("worker", 2), annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("framework", "problem"),
+    [
+        (elastic("worker=1:4"), ""),
+        (elastic("worker=2:2"), ""),
+        *((elastic(value), "expected ROLE=MIN:MAX") for value in ("", "1:4", "worker=0:4", "worker=3:2")),
+        (elastic("wroker=1:4"), 'unknown role "wroker". Did you mean "worker"?'),
+        (elastic("worker=1:4", "jax"), "only the runtime pytorch has elastic roles"),
+    ],
+)
+def test_problems_with_elastic_roles(framework: Framework, problem: str) -> None:
+    found = semantic_validation.annotation_problems(framework)
+    assert len(found) == bool(problem)
+    assert all(problem in each for each in found)

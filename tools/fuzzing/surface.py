@@ -48,6 +48,9 @@ class Place(msgspec.Struct, frozen=True):
 
 class Surface(msgspec.Struct, frozen=True):
     resources: tuple[Resource, ...]
+    """Resources whose objects are stored."""
+    reviews: tuple[Resource, ...] = ()
+    """Resources that only answer, e.g. access reviews."""
 
     def of(self, api_version: str, kind: str) -> Resource | None:
         found = (one for one in self.resources if (one.api_version, one.kind) == (api_version, kind))
@@ -82,7 +85,9 @@ class Surface(msgspec.Struct, frozen=True):
 def discover(line: Line) -> Surface:
     groups = _get(line, "/apis")["groups"]
     versions = [version["groupVersion"] for group in groups for version in group["versions"]]
-    return Surface(tuple(one for api_version in ["v1", *versions] for one in _resources(line, api_version)))
+    found = [one for api_version in ["v1", *versions] for one in _resources(line, api_version)]
+    stored = tuple(one for one in found if "get" in one.verbs)
+    return Surface(stored, tuple(one for one in found if one not in stored))
 
 
 def _resources(line: Line, api_version: str) -> list[Resource]:

@@ -150,6 +150,8 @@ def _kinds(request: Request, place: Place) -> set[str]:
         return {"Scale"}
     if place.subresource in ("binding", "eviction"):
         return {"Status"}
+    if place.subresource == "token":
+        return {"TokenRequest"}
     expected = {kind} if place.name or request.method == "POST" else {f"{kind}List"}
     if request.method == "DELETE":
         expected.add("Status")

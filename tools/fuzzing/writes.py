@@ -40,7 +40,18 @@ _BELOW: dict[str, Any] = {
         "target": {"kind": "Node", "name": "n"},
     },
     "eviction": {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {}, "deleteOptions": _OPTIONS},
+    "token": {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {},
+        "spec": {
+            "audiences": ["a"],
+            "expirationSeconds": 600,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"},
+        },
+    },
 }
+_CREATED = ("binding", "eviction", "token")
 
 
 def run(session: Session, line: Line, dice: Random) -> None:
@@ -49,7 +60,7 @@ def run(session: Session, line: Line, dice: Random) -> None:
         turn += 1
         if turn % _TURN == 0:
             session.rediscover(line)
-        resource = dice.choice(session.surface.resources)
+        resource = dice.choice((*session.surface.resources, *session.surface.reviews))
         namespace, name = dice.choice(objects.NAMESPACES), objects.name_of_one(resource, dice)
         answer = session.ask(line, _request(session, line, resource, namespace, name, dice))
         look_at(session, line, resource, answer)
@@ -82,7 +93,7 @@ def _below(session: Session, line: Line, resource: Resource, path: str, dice: Ra
     valid = objects.of(resource, dice)
     valid["metadata"]["name"] = path.rpartition("/")[2]
     given = _BELOW.get(subresource) or (stored(session, line, path) if dice.random() < 0.5 else None) or valid
-    method = "POST" if subresource in ("binding", "eviction") else dice.choice(("PUT", "PUT", "GET", "POST"))
+    method = "POST" if subresource in _CREATED else dice.choice(("PUT", "PUT", "GET", "POST"))
     return _written(method, f"{path}/{subresource}", given, dice)
 
 
@@ -115,7 +126,7 @@ def _mutated(given: Any, target: str, dice: Random) -> Any:
 def look_at(session: Session, line: Line, resource: Resource, answer: Answer | None) -> None:
     """Check that an accepted object can be read in every form."""
     obj = verdicts.parsed(answer) if answer is not None and answer.code in (200, 201) else None
-    if not isinstance(obj, dict) or obj.get("kind") != resource.kind:
+    if not isinstance(obj, dict) or obj.get("kind") != resource.kind or resource in session.surface.reviews:
         return
     path = resource.path(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     for accept in (queries.TABLE, _YAML):

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Final
 
 from images.archives import Config
-from images.checkout import Checkout
+from images.checkout import HUB_LOCK, IMAGE_LOCK, Checkout
 
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
@@ -16,6 +16,7 @@ TENSORFLOW: Final = "/opt/tensorflow"
 HUB: Final = "/opt/hub"
 JUPYTERHUB: Final = "jupyterhub==6.*"
 """The hub and its users' servers have the same version."""
+HUB_REQUIREMENTS: Final = (JUPYTERHUB, "jupyterhub-kubespawner==7.*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,8 @@ class PythonPackages:
     requirements: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """Folders of the packages that no program reads."""
+    lock: str = ""
+    """Versions with hashes, in the format of pip. If empty, pip chooses the versions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,9 @@ NFS_PACKAGES: Final = ("nfs-ganesha", "nfs-ganesha-vfs", "libnfs-utils")
 """An NFS server in user space and a client that mounts nothing."""
 
 DEBIAN: Final = DebianRoot("debian", ("python3", "ca-certificates", "libstdc++6", "busybox-static"))
+DEBIAN_WITH_OPENMPI: Final = DebianRoot(
+    "debian-openmpi", ("python3", "openmpi-bin", "openssh-client", "openssh-server")
+)
 
 PAUSE: Final = Image(
     ("windlass/pause:1",),
@@ -89,6 +95,10 @@ PAUSE: Final = Image(
     Config((("PATH", "/usr/bin"),), entry_point=("/usr/bin/busybox", "sleep", "2147483647")),
 )
 TEST: Final = Image(("windlass/test:1",), (DEBIAN,), Config((("PATH", PATH),), command=("bash",)))
+OPENMPI: Final = Image(
+    ("windlass/openmpi:1",), (DEBIAN_WITH_OPENMPI,), Config((("PATH", PATH),), command=("bash",))
+)
+"""The image of examples/pi-mpi."""
 
 
 def with_tensorflow(checkout: Checkout) -> Image:
@@ -122,7 +132,7 @@ def controller(checkout: Checkout) -> Image:
         (f"windlass:{checkout.version}", f"windlass:{checkout.digest}"),
         (
             DEBIAN,
-            PythonPackages("dependencies", WINDLASS, checkout.dependencies),
+            PythonPackages("dependencies", WINDLASS, checkout.dependencies, lock=checkout.text(IMAGE_LOCK)),
             WindlassItself("windlass", WINDLASS, checkout),
         ),
         Config(
@@ -159,7 +169,7 @@ def hub(checkout: Checkout) -> Image:
         (f"windlass-hub:{checkout.version}",),
         (
             DEBIAN,
-            PythonPackages("hub", HUB, (JUPYTERHUB, "jupyterhub-kubespawner==7.*")),
+            PythonPackages("hub", HUB, HUB_REQUIREMENTS, lock=checkout.text(HUB_LOCK)),
         ),
         Config(
             (("PATH", f"{HUB}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")),
@@ -172,5 +182,6 @@ def hub(checkout: Checkout) -> Image:
 
 def images(checkout: Checkout) -> dict[str, Image]:
     """Return all images by name, the quickest to build first."""
-    all_images = (PAUSE, TEST, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
+    quick = (PAUSE, TEST, OPENMPI)
+    all_images = (*quick, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
     return {image.name: image for image in all_images}

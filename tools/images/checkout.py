@@ -9,6 +9,8 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final = "pyproject.toml"
+IMAGE_LOCK: Final = "requirements/image.txt"
+HUB_LOCK: Final = "docker/hub/requirements.txt"
 BESIDE: Final = (PROJECT, "README.md", "LICENSE")
 SOURCE: Final = "src/windlass"
 
@@ -26,6 +28,9 @@ class Checkout:
     def dependencies(self) -> tuple[str, ...]:
         return tuple(self._project["dependencies"])
 
+    def text(self, path: str) -> str:
+        return dict(self.files)[path].decode()
+
     @property
     def digest(self) -> str:
         """Return a hash of all files."""
@@ -33,7 +38,7 @@ class Checkout:
 
     @property
     def _project(self) -> dict[str, Any]:
-        project: dict[str, Any] = tomllib.loads(dict(self.files)[PROJECT].decode())["project"]
+        project: dict[str, Any] = tomllib.loads(self.text(PROJECT))["project"]
         return project
 
     def copy_into(self, folder: Path) -> None:
@@ -47,5 +52,5 @@ def read(root: Path = ROOT) -> Checkout:
     source = (
         path for path in (root / SOURCE).rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )
-    paths = sorted([*(root / name for name in BESIDE), *source])
+    paths = sorted([*(root / name for name in (*BESIDE, IMAGE_LOCK, HUB_LOCK)), *source])
     return Checkout(tuple((path.relative_to(root).as_posix(), path.read_bytes()) for path in paths))

@@ -145,7 +145,12 @@ def _install_packages(shop: Workshop, layer: catalogue.PythonPackages, python: P
     shop.say(f"installing {', '.join(layer.requirements)}")
     environment = tree / layer.folder.lstrip("/")
     packages = environment / PACKAGES
-    _pip(shop, python, *PIP_INSTALL, f"--target={packages}", *layer.requirements)
+    wanted: tuple[str, ...] = layer.requirements
+    if layer.lock:
+        lock = shop.folder / f"{layer.name}.txt"
+        lock.write_text(layer.lock)
+        wanted = ("--require-hashes", f"--requirement={lock}")
+    _pip(shop, python, *PIP_INSTALL, f"--target={packages}", *wanted)
     for folder in layer.left_out:
         shutil.rmtree(packages / folder)
     _move_programs(layer.folder, environment)

@@ -36,6 +36,15 @@ def open_missing_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 — stays open; importing `pathlib` is slow
 
 
+def safe_terminal() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which text that is printed to a terminal cannot control it, except by colours."""
+    if not (sys.stdout.isatty() or sys.stderr.isatty()):
+        return contextlib.nullcontext()
+    from windlass.cli.terminal import safe_streams
+
+    return safe_streams.installed()
+
+
 @contextlib.contextmanager
 def bypassing_click() -> Iterator[None]:
     """Pass exceptions that click would handle on to `reporting_errors`."""
@@ -54,8 +63,8 @@ def bypassing_click() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reporting_errors(*, is_debugging: bool) -> Iterator[None]:
-    """Print an error of the block and raise SystemExit; raise the error itself if `is_debugging`. A closed pipe and
-    Ctrl-C only determine the exit code."""
+    """Print an error of the block, or its traceback if `is_debugging`, and raise SystemExit. A closed pipe and Ctrl-C
+    only determine the exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -64,11 +73,14 @@ def reporting_errors(*, is_debugging: bool) -> Iterator[None]:
     except (KeyboardInterrupt, _InterruptedError):
         sys.exit(exit_codes.INTERRUPTED)
     except Exception as error:
-        if is_debugging:
-            raise
         message, code = describe_error(error)
         with contextlib.suppress(OSError):
-            print(f"windlass: {_printable(message)}", file=sys.stderr)
+            if is_debugging:
+                import traceback
+
+                traceback.print_exc()
+            else:
+                print(f"windlass: {_printable(message)}", file=sys.stderr)
         sys.exit(code)
 
 

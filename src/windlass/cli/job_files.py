@@ -1,5 +1,6 @@
 """Read the job files that are named on the command line, and print their diagnostics."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,33 +8,46 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.errors import CommandError
+from windlass.jobfile.overrides import Overrides
 from windlass.runner import exit_codes
 from windlass.wire.yaml import text
 
 if TYPE_CHECKING:
     from windlass.client.submit.sources import Source
+    from windlass.model.job import Job
     from windlass.render.documents import Submission
 
 STDIN = "-"
 
 
-def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Source":
-    """Return the contents of a file. Print its diagnostics, and exit if it has errors.
+def source(
+    file: str,
+    namespace: str = "",
+    overrides: Overrides = Overrides(),  # noqa: B008 — Overrides is frozen
+    *,
+    needs_a_job: bool = True,
+    checks_files: bool = True,
+    is_in_place: bool = False,
+    packs_code: bool = False,
+    has_code: bool = True,
+) -> "Source":
+    """Return the contents of a file with the overrides. Print its diagnostics, and exit if it has errors.
 
-    `namespace` is the namespace of jobs that do not set one, if it is known. Raises CommandError and ClientError.
+    `namespace` is the namespace of jobs that do not set one, if it is known. `checks_files` and the following arguments
+    are for the checks of the files that jobs name, see `FileChecks`. Raises CommandError and ClientError.
     """
     from windlass.client.submit import sources
+    from windlass.client.submit.file_checks import FileChecks
 
-    if file.endswith(".py"):
-        raise CommandError(
-            f"{file} is a program, not a job file: run it with `windlass run -- python {file}`, or write a job file "
-            f"with `windlass init {file}`",
-            exit_codes.USAGE,
-        )
+    require_job_file(file)
     try:
-        found = sources.decode(read(file), display_name(file), Path(file).parent, namespace)
+        folder = Path(file).parent
+        checks = FileChecks(folder, is_in_place, packs_code, has_code) if checks_files else None
+        found = sources.decode(read(file), display_name(file), folder, namespace, overrides, checks)
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError):
+            message += ". Write a job file for a script with `windlass init SCRIPT`."
         raise CommandError(message, exit_codes.USAGE) from error
     for diagnostic in found.contents.diagnostics:
         click.echo(str(diagnostic), err=True)
@@ -41,7 +55,33 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
         sys.exit(exit_codes.USAGE)
     if needs_a_job and not found.contents.submissions:
         raise CommandError(f"{display_name(file)}: {sources.NO_JOB}", exit_codes.USAGE)
+    for submission in found.contents.submissions if checks_files else ():
+        if submission.job is not None and submission.job.inherited:
+            _warn_about_inherited(display_name(file), submission.job, is_in_place=is_in_place)
     return found
+
+
+def require_job_file(file: str) -> None:
+    """Raise CommandError if a file is a Python program that exists."""
+    if file.endswith(".py") and Path(file).exists():
+        raise CommandError(
+            f"{file} is a program, not a job file: run it with `windlass run -- python {file}`, or write a job file "
+            f"with `windlass init {file}`",
+            exit_codes.USAGE,
+        )
+
+
+def _warn_about_inherited(file: str, job: "Job", *, is_in_place: bool) -> None:
+    """Print a warning about the variables of the shell that the tasks do not get."""
+    missing = [name for name in job.inherited if not is_in_place or name not in os.environ]
+    if missing and is_in_place:
+        click.echo(f"{file}: warning: env.inherit: not set in this shell: {', '.join(missing)}", err=True)
+    elif missing:
+        click.echo(
+            f"{file}: warning: env.inherit is for `windlass run`: the tasks of {job.name} do not get "
+            f"{', '.join(missing)}. Set them in `env` or `secrets`.",
+            err=True,
+        )
 
 
 def require_namespace(file: str, submission: "Submission", namespace: str) -> None:

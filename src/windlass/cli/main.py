@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass import __version__
+from windlass import __version__, startup
 from windlass.cli import errors
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ SECTIONS = {
     "On a cluster": {
         "submit": "Submit jobs to a cluster.",
         "list": "List jobs and their status.",
+        "attach": "Show the live table of a submitted job.",
         "wait": "Wait for a job and return its exit code.",
         "scale": "Change the number of tasks of a job's roles.",
         "stop": "Stop jobs permanently.",
@@ -45,9 +46,11 @@ SECTIONS = {
         "status": "Show the status of a job and its tasks.",
         "logs": "Show the logs of a job's tasks.",
         "why": "Explain why a job failed or is pending.",
+        "top": "Show the CPU and memory usage of tasks.",
         "events": "Show the events of a job and its pods.",
         "describe": "Show the details of a job, its pods and its events.",
         "exec": "Run a command in a task's container.",
+        "cp": "Copy files to or from a task.",
         "env": "Print the discovery variables of a task for a shell.",
     },
     "Companions": {
@@ -68,15 +71,35 @@ SECTIONS = {
 }
 """The commands with their summaries, by section of `windlass --help`."""
 
+HINTS = {
+    "ps": "windlass list, or windlass status NAME for the tasks of a job",
+    "get": "windlass list, or windlass status NAME",
+    "jobs": "windlass list",
+    "cancel": "windlass stop NAME",
+    "kill": "windlass stop NAME",
+    "rm": "windlass delete NAME",
+    "apply": "windlass submit FILE",
+    "create": "windlass submit FILE",
+    "start": "windlass run FILE on this machine, or windlass submit FILE on a cluster",
+    "log": "windlass logs NAME",
+}
+"""Commands of other programs, and the corresponding commands of Windlass."""
+
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 
 
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command. Errors that click does not handle become messages, or tracebacks with --debug."""
+        is_whole_process = args is None
+        if is_whole_process:
+            startup.postpone_garbage_collection()
         errors.open_missing_streams()
         arguments = sys.argv[1:] if args is None else list(args)
-        with errors.reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):
+        with (
+            errors.safe_terminal(),
+            errors.reporting_errors(is_debugging=errors.DEBUG in arguments[:1]),
+        ):
             return super().main(args, *rest, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -95,6 +118,7 @@ class LazyGroup(click.Group):
             return None
         name = cmd_name.replace("-", "_")
         command = getattr(importlib.import_module(f"windlass.cli.commands.{name}"), name)
+        startup.postpone_loading_authorities()
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
@@ -121,6 +145,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if hint := HINTS.get(args[0]):
+                raise click.UsageError(f"{error.format_message()} Use {hint}.", ctx) from error
             import difflib  # slow: it takes a tenth of the time of `windlass --help`
 
             similar = difflib.get_close_matches(args[0], COMMANDS, n=1)

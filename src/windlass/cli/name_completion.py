@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from windlass.cli import cluster_options
+
 if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
@@ -60,7 +62,15 @@ async def _list_frameworks(ctx: click.Context) -> "list[Framework]":
     from windlass.client import lookup
     from windlass.model.framework import Framework
 
-    options = [ctx.params.get(name) or "" for name in ("kubeconfig", "context", "namespace")]
+    kubeconfig, context, namespace = (
+        ctx.params.get(name) or "" for name in ("kubeconfig", "context", "namespace")
+    )
+    is_local = bool(ctx.params.get("is_local"))
+    options = (
+        cluster_options.selected_kubeconfig(kubeconfig, context, is_local=is_local),
+        context,
+        namespace,
+    )
     async with asyncio.timeout(TIMEOUT_SECONDS), connections.connected(*options) as connection:
         listed = await lookup.list_frameworks(connection)
     return [item for item in listed if isinstance(item, Framework)]

@@ -1,16 +1,21 @@
 """Options that several commands have, and parsers of their values."""
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from windlass.jobfile import overrides as override_parsing
+from windlass.jobfile.overrides import Override, Overrides
 from windlass.model import names
 from windlass.wire import diagnostics, durations
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", str, tuple[str, ...])
+
+_END_OF_OPTIONS, _ARGUMENTS = "--", "windlass.arguments"
 
 
 def duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -43,6 +48,68 @@ def namespace(_: click.Context, parameter: click.Parameter, value: T) -> T:
 def output(*formats: str) -> Callable[[F], F]:
     """Return the option --output, which the command receives as `output`. The first format is the default."""
     return click.option("--output", "-o", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+set_option = click.option(
+    "--set",
+    "fields",
+    metavar="PATH=VALUE",
+    multiple=True,
+    callback=lambda _, parameter, texts: _parsed(parameter, texts, override_parsing.parse_set),
+    help="Field of the job file to override, e.g. roles.worker.tasks=4. The value is YAML. Repeatable.",
+)
+
+
+class WithArguments(click.Command):
+    """A command whose words after `FILE --` are appended to the commands of jobs: see `overrides`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if _END_OF_OPTIONS in args[1:]:
+            at = args.index(_END_OF_OPTIONS, 1)
+            args, ctx.meta[_ARGUMENTS] = args[:at], tuple(args[at + 1 :])
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS...]"]
+
+
+def overrides(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --set and --env, which the command receives as `overrides`, with the arguments of `WithArguments`."""
+
+    @set_option
+    @click.option(
+        "--env",
+        "variables",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=lambda _, parameter, texts: _parsed(parameter, texts, override_parsing.parse_env),
+        help="Environment variable of all tasks. Repeatable.",
+    )
+    @functools.wraps(command)
+    def with_overrides(
+        fields: tuple[Override, ...], variables: tuple[Override, ...], **arguments: Any
+    ) -> Any:
+        words = click.get_current_context().meta.get(_ARGUMENTS, ())
+        return command(overrides=Overrides((*fields, *variables), words), **arguments)
+
+    return with_overrides
+
+
+def env_override(text: str) -> Override:
+    """Parse the value of an option --env. Raises UsageError."""
+    try:
+        return override_parsing.parse_env(text)
+    except ValueError as error:
+        raise click.UsageError(f"--env: {error}") from error
+
+
+def _parsed(
+    parameter: click.Parameter, texts: tuple[str, ...], parse: Callable[[str], Override]
+) -> tuple[Override, ...]:
+    try:
+        return tuple(map(parse, texts))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=parameter) from error
 
 
 timeout = click.option(

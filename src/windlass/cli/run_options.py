@@ -8,9 +8,11 @@ import click
 import msgspec
 
 from windlass.cli import fault_options, parameters
-from windlass.cli.command_job import JobOptions
+from windlass.cli.command_job import ALL_GPUS, JobOptions
+from windlass.jobfile.overrides import Override
 from windlass.model.feature_annotations import Runtime
 
+MAX_FAKE_GPUS = 1000
 _COMMAND = "windlass.run.command"
 _END_OF_OPTIONS = "--"
 
@@ -20,14 +22,19 @@ class RunArguments(msgspec.Struct, frozen=True):
 
     nodes: int = 1
     network: str = "auto"
+    fake_gpus: int = 0
     output: str = "text"
     timeout: float | None = None
     images: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
+    fields: tuple[Override, ...] = ()
+    """Fields of the job file to override: `--set`."""
     logs: bool | None = None
     """Whether to show log lines. None: show them unless the live view is shown."""
     keep: bool = False
+    is_local: bool = False
+    """Whether to run on the cluster of `windlass local`."""
     companions_only: bool = False
     no_preflight: bool = False
     preflight_timeout: float | None = None
@@ -42,7 +49,7 @@ class WithCommand(click.Command):
             at = args.index(_END_OF_OPTIONS)
             args, command = args[:at], args[at + 1 :]
             if not command and not ctx.resilient_parsing:
-                raise click.UsageError("expected a command after --", ctx)
+                raise click.UsageError("expected a command or arguments after --", ctx)
             ctx.meta[_COMMAND] = tuple(command)
         try:
             return super().parse_args(ctx, args)
@@ -54,7 +61,11 @@ class WithCommand(click.Command):
             raise click.UsageError(f"{error.format_message()}: {advice}", ctx) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "FILE | -- COMMAND..."] if self.params else super().collect_usage_pieces(ctx)
+        return (
+            ["[OPTIONS]", "FILE [-- ARGUMENTS...] | -- COMMAND..."]
+            if self.params
+            else super().collect_usage_pieces(ctx)
+        )
 
 
 def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +85,9 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
         roles: tuple[str, ...],
         env: tuple[str, ...],
         barrier: bool,
+        gpus: int | None,
+        cpus: str,
+        memory: str,
         **run_arguments: Any,
     ) -> Any:
         numbers = {"chief": chief, "ps": ps, "workers": workers}
@@ -84,6 +98,9 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
             roles=roles,
             env=env,
             has_barrier=barrier,
+            gpus=gpus,
+            cpus=cpus,
+            memory=memory,
         )
         words = ctx.meta.get(_COMMAND, ())
         return function(file=file, command=words, job_options=job_options, **run_arguments)
@@ -91,6 +108,18 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(_OPTIONS):
         add(command)
     return command
+
+
+class _GpuCount(click.IntRange):
+    """A number of GPUs, or `all`."""
+
+    name = "number of GPUs"
+
+    def __init__(self) -> None:
+        super().__init__(0, 10_000)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return ALL_GPUS if value == "all" else super().convert(value, param, ctx)
 
 
 _COUNT = click.IntRange(0, 10_000)
@@ -109,9 +138,16 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Maximum duration of the run or, with --companions-only, until the companions are ready, e.g. 90s "
         "(default: no limit).",
     ),
+    parameters.set_option,
     fault_options.option,
     click.option(
         "--keep", is_flag=True, help="Keep the cluster running after the jobs and print how to use it."
+    ),
+    click.option(
+        "--local",
+        "is_local",
+        is_flag=True,
+        help="Run on the cluster of `windlass local`, which is started if necessary and keeps running.",
     ),
     click.option(
         "--companions-only",
@@ -132,6 +168,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default="auto",
         show_default=True,
         help="Network of the pods: their own (isolated) or the host's, with one address per pod (shared).",
+    ),
+    click.option(
+        "--fake-gpus",
+        type=click.IntRange(0, MAX_FAKE_GPUS),
+        default=0,
+        metavar="N",
+        help="Number of simulated GPUs that replace those of the machine, to test scheduling. Programs cannot use "
+        "them.",
     ),
     click.option(
         "--image",
@@ -185,8 +229,17 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--env",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Environment variable of the tasks, with -- COMMAND. Repeatable.",
+        help="Environment variable of the tasks. Repeatable.",
     ),
+    click.option(
+        "--gpus",
+        type=_GpuCount(),
+        metavar="N|all",
+        help="Number of GPUs per task except parameter servers, or all: an equal share of this machine's GPUs, with "
+        "-- COMMAND (default: none).",
+    ),
+    click.option("--cpus", default="", metavar="N", help="CPU cores per task, e.g. 2, with -- COMMAND."),
+    click.option("--memory", default="", metavar="SIZE", help="Memory per task, e.g. 8Gi, with -- COMMAND."),
     click.option(
         "--barrier",
         is_flag=True,

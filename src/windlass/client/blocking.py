@@ -5,18 +5,27 @@ can be called from any thread, even from one in which another event loop runs.
 """
 
 import asyncio
+import contextlib
 import functools
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from windlass.client import sdk
 from windlass.client.errors import ClientError
+from windlass.client.explain.explanation import Explanation
+from windlass.client.logs.lines import Line
 from windlass.client.sdk import AsyncClient
+from windlass.client.views import JobView
+from windlass.wire.progress import Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_CLOSE_SECONDS = 5.0
+"""How long the end of a program waits for the connection of a client that was not closed."""
 
 
 def _blocking(
@@ -31,6 +40,44 @@ def _blocking(
     return call
 
 
+def _blocking_job(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, JobView]],
+) -> "Callable[Concatenate[Client, P], ClientJob]":
+    """Convert a method that returns one job."""
+
+    @functools.wraps(method)
+    def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> ClientJob:
+        return ClientJob.of(client.result_of(method(client.asynchronous, *args, **kwargs)), client)
+
+    return call
+
+
+def _blocking_jobs(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, tuple[JobView, ...]]],
+) -> "Callable[Concatenate[Client, P], tuple[ClientJob, ...]]":
+    """Convert a method that returns several jobs."""
+
+    @functools.wraps(method)
+    def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> tuple[ClientJob, ...]:
+        found = client.result_of(method(client.asynchronous, *args, **kwargs))
+        return tuple(ClientJob.of(view, client) for view in found)
+
+    return call
+
+
+def _blocking_job_iterator(
+    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[JobView, None]],
+) -> "Callable[Concatenate[Client, P], Iterator[ClientJob]]":
+    """Convert a method that yields jobs."""
+
+    @functools.wraps(method)
+    def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[ClientJob]:
+        for view in client.results_of(method(client.asynchronous, *args, **kwargs)):
+            yield ClientJob.of(view, client)
+
+    return call
+
+
 def _blocking_iterator(
     method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
 ) -> "Callable[Concatenate[Client, P], Iterator[T]]":
@@ -41,6 +88,46 @@ def _blocking_iterator(
         return client.results_of(method(client.asynchronous, *args, **kwargs))
 
     return call
+
+
+class ClientJob(JobView, frozen=True, kw_only=True, dict=True):
+    """A job as a Client returned it. Its methods call the client."""
+
+    @classmethod
+    def of(cls, view: JobView, client: "Client") -> Self:
+        job = cls(**{field: getattr(view, field) for field in view.__struct_fields__})
+        # Not fields, so that they are neither compared nor encoded.
+        job.__dict__.update(client=client, asynchronous=sdk.in_namespace(client.asynchronous, view.namespace))
+        return job
+
+    def wait(self, until: str = "completed", timeout: float | None = None) -> "ClientJob":
+        """Wait for the job, and return its new state: see `Client.wait`."""
+        return ClientJob.of(self._result(self._asynchronous.wait(self.name, until, timeout)), self._client)
+
+    def logs(self, task: str = "", *, follow: bool = False, tail: int | None = None) -> Iterator[Line]:
+        """Yield its log lines: see `Client.logs`."""
+        return self._client.results_of(self._asynchronous.logs(self.name, task, follow=follow, tail=tail))
+
+    def why(self) -> Explanation:
+        """Explain its state: see `Client.why`."""
+        return self._result(self._asynchronous.why(self.name))
+
+    def result(self, task: str = "") -> dict[str, Value]:
+        """Return the values of its result line: see `Client.result`."""
+        return self._result(self._asynchronous.result(self.name, task))
+
+    @property
+    def _client(self) -> "Client":
+        client: Client = self.__dict__["client"]
+        return client
+
+    @property
+    def _asynchronous(self) -> AsyncClient:
+        client: AsyncClient = self.__dict__["asynchronous"]
+        return client
+
+    def _result(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._client.result_of(work)
 
 
 class Client:
@@ -61,6 +148,8 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._forgotten: Any = None
+        """Closes the connection of a client that is not closed before it is deleted, or before the program ends."""
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +166,8 @@ class Client:
         with self._lock:
             loop, thread, self._is_closed = self._loop, self._thread, True
             self._loop = self._thread = None
+        if self._forgotten is not None:
+            self._forgotten.detach()
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -114,25 +205,47 @@ class Client:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="windlass", daemon=True)
                 self._thread.start()
+                self._forgotten = weakref.finalize(
+                    self, _close_forgotten, self.asynchronous, self._loop, self._thread
+                )
             return self._loop
 
-    submit = _blocking(AsyncClient.submit)
+    submit = _blocking_job(AsyncClient.submit)
     start_companions = _blocking(AsyncClient.start_companions)
-    scale = _blocking(AsyncClient.scale)
-    suspend = _blocking(AsyncClient.suspend)
-    resume = _blocking(AsyncClient.resume)
-    stop = _blocking(AsyncClient.stop)
+    scale = _blocking_job(AsyncClient.scale)
+    suspend = _blocking_job(AsyncClient.suspend)
+    resume = _blocking_job(AsyncClient.resume)
+    stop = _blocking_job(AsyncClient.stop)
     delete = _blocking(AsyncClient.delete)
     upload = _blocking(AsyncClient.upload)
-    get = _blocking(AsyncClient.get)
-    list = _blocking(AsyncClient.list)
+    get = _blocking_job(AsyncClient.get)
+    result = _blocking(AsyncClient.result)
     companions = _blocking(AsyncClient.companions)
     env = _blocking(AsyncClient.env)
-    wait = _blocking(AsyncClient.wait)
-    watch = _blocking_iterator(AsyncClient.watch)
+    wait = _blocking_job(AsyncClient.wait)
     logs = _blocking_iterator(AsyncClient.logs)
     events = _blocking(AsyncClient.events)
+    history = _blocking(AsyncClient.history)
     why = _blocking(AsyncClient.why)
+
+    watch = _blocking_job_iterator(AsyncClient.watch)
+    list = _blocking_jobs(AsyncClient.list)
+
+
+def _close_forgotten(client: AsyncClient, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Close the connection of a client that was not closed. This may run in the thread of the loop, if the garbage
+    collection of the client runs there."""
+
+    async def close() -> None:
+        await client.close()
+        loop.call_soon(loop.stop)
+
+    closing = asyncio.run_coroutine_threadsafe(close(), loop)
+    if threading.current_thread() is not thread:
+        with contextlib.suppress(Exception):
+            closing.result(_CLOSE_SECONDS)
+            thread.join(_CLOSE_SECONDS)
+            loop.close()
 
 
 async def _shut_down(close: Coroutine[Any, Any, None]) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import msgspec
 
@@ -14,7 +14,7 @@ from windlass.client.errors import (
     UnreachableError,
 )
 from windlass.kubeapi import access as accesses
-from windlass.kubeapi import errors
+from windlass.kubeapi import errors, local_cluster
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import Resource
@@ -31,16 +31,28 @@ RESPONSE_TIMEOUT = 30.0
 """Timeout of later requests in seconds."""
 
 
+_READING_VERBS = (Verb.GET, Verb.LIST, Verb.WATCH)
+
+
 class _Version(msgspec.Struct, frozen=True):
     git_version: str = msgspec.field(default="", name="gitVersion")
 
 
 class Connection:
-    def __init__(self, transport: Transport, namespace: str, *, has_answered: bool = False) -> None:
-        """`has_answered`: the server has responded to an earlier connection."""
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        *,
+        has_answered: bool = False,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`has_answered`: the server has responded to an earlier connection. `announce` is called with the name of the
+        cluster before each change."""
         self.transport = transport
         self.namespace = namespace
         self._has_answered = has_answered
+        self._announce = announce
 
     @property
     def where(self) -> str:
@@ -52,6 +64,8 @@ class Connection:
     async def send(self, request: Request) -> bytes:
         """Return the body of the response. Raises errors.ResponseError for error responses, and ClientError."""
         seconds = RESPONSE_TIMEOUT if self._has_answered else _first_answer_seconds()
+        if request.verb not in _READING_VERBS:
+            self._announce(self.where)
         try:
             answer = await self.transport.send(request, seconds)
         except errors.ResponseError:
@@ -76,7 +90,7 @@ class Connection:
         """Return a connection to another namespace of the same cluster."""
         if namespace in ("", self.namespace):
             return self
-        return Connection(self.transport, namespace, has_answered=self._has_answered)
+        return Connection(self.transport, namespace, has_answered=self._has_answered, announce=self._announce)
 
     async def is_embedded(self) -> bool:
         """Return whether the cluster is an embedded one, whose pods are processes on one machine."""
@@ -125,6 +139,11 @@ class Connection:
                     f"{self.where} is not a Kubernetes API server: {error}. Check --kubeconfig and --context, and "
                     "whether there is a proxy in between."
                 )
+        if local_cluster.contains(self.transport.access.source):
+            return UnreachableError(
+                f"{self.where} does not respond: {error}. Check it with `windlass local status`, and start it with "
+                "`windlass local up`."
+            )
         return UnreachableError(
             f"{self.where} does not respond: {error}. "
             "Check that the cluster is running, and check --kubeconfig and --context."
@@ -133,24 +152,37 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(
-    kubeconfig: str = "", context: str = "", namespace: str = ""
+    kubeconfig: str = "",
+    context: str = "",
+    namespace: str = "",
+    announce: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Connection]:
-    """Connect to the cluster that kubectl would use. Raises NoClusterError."""
+    """Connect to the cluster that kubectl would use, or to that of `windlass local`: see `local_cluster`.
+
+    `announce` is called with the name of the cluster before each change. Raises NoClusterError.
+    """
     try:
-        access = await accesses.load(kubeconfig, context)
+        access = await accesses.load(local_cluster.selected(kubeconfig, context), context)
     except errors.AccessError as error:
-        raise NoClusterError(
-            f'{str(error).removesuffix(".")}. Or start a cluster on this machine: eval "$(windlass local up)".'
-        ) from error
-    async with connected_with(access, namespace) as connection:
+        advice = (
+            "Or omit the context to use the cluster of `windlass local up`"
+            if context
+            else 'Or start a cluster on this machine: eval "$(windlass local up)"'
+        )
+        raise NoClusterError(f"{str(error).removesuffix('.')}. {advice}.") from error
+    async with connected_with(access, namespace, announce) as connection:
         yield connection
 
 
 @contextlib.asynccontextmanager
-async def connected_with(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
+async def connected_with(
+    access: Access, namespace: str = "", announce: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Connection]:
     """Connect with known credentials. API errors in the block become ClientError."""
     async with Transport(access, user_agent="windlass") as transport:
-        connection = Connection(transport, namespace or access.namespace or names.DEFAULT_NAMESPACE)
+        connection = Connection(
+            transport, namespace or access.namespace or names.DEFAULT_NAMESPACE, announce=announce
+        )
         with connection.converting_errors():
             yield connection
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import lookup, tasks
+from windlass.client import jobs, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.pods import Pod, Task
@@ -78,7 +78,7 @@ async def in_pod(
 
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
     """Return the pod and its running container."""
-    framework = await lookup.find(connection, job)
+    framework = await jobs.find(connection, job)
     selector = TaskSelector(task.role, task.index)
     tasks.require_tasks(framework, selector)
     found = await tasks.list_pods(connection, framework, selector)

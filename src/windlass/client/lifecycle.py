@@ -2,7 +2,7 @@
 
 import msgspec
 
-from windlass.client import lookup
+from windlass.client import lookup, views
 from windlass.client.connection import Connection
 from windlass.client.errors import CompletedError
 from windlass.kubeapi import requests
@@ -20,16 +20,15 @@ class Change(msgspec.Struct, frozen=True):
     """The Framework after the change."""
     message: str
     """Message about the change, or why there was none."""
-    has_happened: bool = True
 
 
 async def stop(connection: Connection, name: str) -> Change:
     """Stop the job permanently. Its pods are deleted with their grace period."""
     framework = await lookup.find(connection, name)
     if is_completed(framework):
-        return Change(framework, f"{name} has already completed", has_happened=False)
+        return Change(framework, f"{name} has already completed")
     if framework.spec.execution_type is ExecutionType.STOP:
-        return Change(framework, f"{name} is already being stopped", has_happened=False)
+        return Change(framework, f"{name} is already being stopped")
     changed = await patch_spec(connection, framework, {"executionType": ExecutionType.STOP})
     return Change(changed, f"stopping {name}: its pods are deleted with their grace period")
 
@@ -39,7 +38,7 @@ async def suspend(connection: Connection, name: str) -> Change:
     framework = await lookup.find(connection, name)
     require_active(framework, "suspended")
     if framework.spec.suspend:
-        return Change(framework, f"{name} is already suspended", has_happened=False)
+        return Change(framework, f"{name} is already suspended")
     changed = await patch_spec(connection, framework, {"suspend": True})
     return Change(
         changed, f"suspended {name}: its pods are deleted. Resume it with `windlass resume {name}`."
@@ -52,7 +51,7 @@ async def resume(connection: Connection, name: str) -> Change:
     if not framework.spec.suspend:
         is_held = framework.spec.execution_type is ExecutionType.CREATE
         hint = ": its executionType is Create. Set it to Start to start the job." if is_held else ""
-        return Change(framework, f"{name} is not suspended{hint}", has_happened=False)
+        return Change(framework, f"{name} is not suspended{hint}")
     changed = await patch_spec(connection, framework, {"suspend": False})
     return Change(changed, f"resumed {name}: a new attempt starts")
 
@@ -82,7 +81,8 @@ def require_active(framework: Framework, change: str) -> None:
     name = framework.name
     if is_completed(framework):
         raise CompletedError(
-            f"{name} has completed and cannot be {change}. Run it again with `windlass submit --rerun FILE`."
+            f"{views.job_view(framework).message}; it cannot be {change}. Run it again with "
+            "`windlass submit --rerun FILE`."
         )
     if framework.is_deleting:
         raise CompletedError(f"{name} is being deleted and cannot be {change}")

@@ -70,6 +70,7 @@ class Mount(Sparse, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
+    read_only: bool = False
 
 
 class ContainerPort(Sparse, frozen=True):
@@ -92,8 +93,21 @@ class SecretVolume(Sparse, frozen=True):
     secret_name: str = ""
 
 
+class ClaimVolume(Sparse, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class NfsVolume(Sparse, frozen=True):
+    server: str = ""
+    path: str = ""
+    read_only: bool = False
+
+
 class Volume(Sparse, frozen=True):
     name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    nfs: NfsVolume | None = None
     secret: SecretVolume | None = None
     empty_dir: Mapping[str, object] | None = None
     host_path: HostPath | None = None

@@ -16,7 +16,9 @@ from windlass.k8s.json_patch import require_version
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError
 from windlass.kubeapi.resources import frameworks
+from windlass.model import verdict
 from windlass.model.base import Json
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import codec, diagnostics
 
@@ -43,7 +45,7 @@ async def scale(connection: Connection, name: str, task_numbers: Mapping[str, in
         planned = plan_scaling(framework, task_numbers)
         message = "; ".join(planned.notes)
         if not planned.operations:
-            return lifecycle.Change(framework, f"{name}: {message}", has_happened=False)
+            return lifecycle.Change(framework, f"{name}: {message}")
         try:
             return lifecycle.Change(await _send(connection, framework, planned), f"{name}: {message}")
         except ConflictError:
@@ -69,6 +71,7 @@ def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> Scale
     """Return the changes that set the numbers of tasks, by role. Raises InvalidJobError."""
     operations: list[Json] = []
     notes: list[str] = []
+    elastic = requested_features(framework.metadata.annotations).elastic
     positions = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
     for name, number in task_numbers.items():
         if name not in positions:
@@ -77,25 +80,30 @@ def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> Scale
         if not 0 <= number <= MAX_TASK_NUMBER:
             raise InvalidJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")
         at = positions[name]
-        for field, value, note in _changes(framework.spec.task_roles[at], number):
+        if name in elastic and not elastic[name].min <= number <= elastic[name].max:
+            raise InvalidJobError(
+                f"{name}={number}: {framework.name} is elastic, expected {elastic[name].min} to {elastic[name].max} "
+                f"tasks. To stop the training for a while, use `windlass suspend {framework.name}`."
+            )
+        for field, value, note in _changes(framework.spec.task_roles[at], number, is_elastic=name in elastic):
             operations.append({"op": "add", "path": f"/spec/taskRoles/{at}/{field}", "value": value})
             notes.append(note)
         if framework.spec.task_roles[at].task_number == number:
-            notes.append(f"{name} already has {number} tasks")
+            notes.append(f"{name} already has {verdict.count('task', number)}")
     return ScalePlan(tuple(operations), tuple(notes))
 
 
-def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
+def _changes(role: TaskRoleSpec, new: int, *, is_elastic: bool) -> Iterator[tuple[str, Any, str]]:
     """Yield the changed fields of a role with their new values and descriptions.
 
     A count of the policy that meant all tasks still means all tasks, except a minFailedTaskCount of 1. No count exceeds
-    the number of tasks. Scaling to 0 keeps the policy.
+    the number of tasks. Scaling to 0, or scaling an elastic role, keeps the policy.
     """
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:
         return
-    yield "taskNumber", new, f"scaled {role.name} from {old} to {new} tasks"
-    if new == 0:
+    yield "taskNumber", new, f"scaled {role.name} from {old} to {verdict.count('task', new)}"
+    if new == 0 or is_elastic:
         return
     succeeded, failed = policy.min_succeeded_task_count, policy.min_failed_task_count
     for field, count, is_changeable, means_all in (

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from windlass.client import delete, env, events, lifecycle, lookup, scale, tasks, views, wait
+from windlass.client import delete, env, events, history, jobs, lifecycle, lookup, scale, tasks, views, wait
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection, connected
@@ -18,7 +18,8 @@ from windlass.client.errors import InvalidJobError
 from windlass.client.events import Event
 from windlass.client.explain import explanation
 from windlass.client.explain.explanation import Explanation
-from windlass.client.logs import reader
+from windlass.client.history import AttemptView
+from windlass.client.logs import earlier, reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
 from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS
@@ -31,14 +32,54 @@ from windlass.client.upload import pod_target, shares, transfer
 from windlass.client.upload.transfer import Uploaded
 from windlass.client.views import JobView
 from windlass.client.wait import Until
+from windlass.model.framework import Framework
+from windlass.wire import progress
+from windlass.wire.codec import InvalidFramework
+from windlass.wire.progress import Value
 
 Paths = str | Path | Sequence[str | Path]
 ProgressCallback = Callable[[str], None]
 """Function that receives each progress message."""
+RESULT_LINES = 200
+"""Number of last lines in which the result line of a task is searched."""
 
 
 def _ignore(_: str) -> None:
     return
+
+
+class AsyncJob(JobView, frozen=True, kw_only=True, dict=True):
+    """A job as an AsyncClient returned it. Its methods call the client."""
+
+    @classmethod
+    def of(cls, view: JobView, client: "AsyncClient") -> Self:
+        job = cls(**{field: getattr(view, field) for field in view.__struct_fields__})
+        # Not a field, so that it is neither compared nor encoded.
+        job.__dict__["client"] = in_namespace(client, view.namespace)
+        return job
+
+    @property
+    def _client(self) -> "AsyncClient":
+        client: AsyncClient = self.__dict__["client"]
+        return client
+
+    async def wait(self, until: str = "completed", timeout: float | None = None) -> "AsyncJob":
+        """Wait for the job, and return its new state: see `AsyncClient.wait`."""
+        return await self._client.wait(self.name, until, timeout)
+
+    def logs(
+        self, task: str = "", *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[Line, None]:
+        """Yield its log lines: see `AsyncClient.logs`."""
+        return self._client.logs(self.name, task, follow=follow, tail=tail)
+
+    async def why(self) -> Explanation:
+        """Explain its state: see `AsyncClient.why`."""
+        return await self._client.why(self.name)
+
+    async def result(self, task: str = "") -> dict[str, Value]:
+        """Return the values of its result line: see `AsyncClient.result`."""
+        return await self._client.result(self.name, task)
 
 
 class AsyncClient:
@@ -56,6 +97,8 @@ class AsyncClient:
         self._cluster = (str(kubeconfig), context, namespace)
         self._exit_stack = contextlib.AsyncExitStack()
         self._connection: Connection | None = None
+        self._others: dict[str, AsyncClient] = {}
+        """Clients for other namespaces."""
         self._connect_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -69,6 +112,7 @@ class AsyncClient:
     async def close(self) -> None:
         await self._exit_stack.aclose()
         self._connection = None
+        self._others.clear()
 
     # Changes
 
@@ -80,7 +124,7 @@ class AsyncClient:
         folder: str | Path | None = None,
         preflight: bool = True,
         on_progress: ProgressCallback = _ignore,
-    ) -> JobView:
+    ) -> AsyncJob:
         """Submit a job: a `Job`, the path of a job file or Framework, or a mapping with the contents of such a file.
 
         Relative paths, e.g. `code`, are resolved in `folder` (default: the folder of the file or, without a file, the
@@ -98,7 +142,7 @@ class AsyncClient:
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=PREFLIGHT_SECONDS if preflight else None)
         async with self._connected() as connection:
             applied = await _submit(connection, source, options, on_progress)
-        return views.job_view(*(each.framework for each in applied if each.framework is not None))
+        return self._job(*(each.framework for each in applied if each.framework is not None))
 
     async def start_companions(
         self, job: JobInput, *, folder: str | Path | None = None, on_progress: ProgressCallback = _ignore
@@ -124,34 +168,34 @@ class AsyncClient:
                 ]
             )
 
-    async def scale(self, name: str, /, **roles: int) -> JobView:
+    async def scale(self, name: str, /, **roles: int) -> AsyncJob:
         """Change the number of tasks of roles. The completion policy is adjusted in the same request.
 
         >>> client.scale("digits", worker=4).roles
         {'worker': 4}
         """
         async with self._connected() as connection:
-            return views.job_view((await scale.scale(connection, name, roles)).framework)
+            return self._job((await scale.scale(connection, name, roles)).framework)
 
-    async def suspend(self, name: str) -> JobView:
+    async def suspend(self, name: str) -> AsyncJob:
         """Suspend a job: delete its pods, keep the job.
 
         >>> client.suspend("digits").name
         'digits'
         """
         async with self._connected() as connection:
-            return views.job_view((await lifecycle.suspend(connection, name)).framework)
+            return self._job((await lifecycle.suspend(connection, name)).framework)
 
-    async def resume(self, name: str) -> JobView:
+    async def resume(self, name: str) -> AsyncJob:
         """Resume a suspended job with a new attempt.
 
         >>> client.resume("digits").name
         'digits'
         """
         async with self._connected() as connection:
-            return views.job_view((await lifecycle.resume(connection, name)).framework)
+            return self._job((await lifecycle.resume(connection, name)).framework)
 
-    async def stop(self, name: str) -> JobView:
+    async def stop(self, name: str) -> AsyncJob:
         """Stop a job permanently. Its pods are deleted with their grace period.
 
         >>> client.stop("digits").name
@@ -160,7 +204,7 @@ class AsyncClient:
         <JobState.STOPPED: 'Stopped'>
         """
         async with self._connected() as connection:
-            return views.job_view((await lifecycle.stop(connection, name)).framework)
+            return self._job((await lifecycle.stop(connection, name)).framework)
 
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
@@ -204,24 +248,24 @@ class AsyncClient:
 
     # Queries
 
-    async def get(self, name: str) -> JobView:
+    async def get(self, name: str) -> AsyncJob:
         """Return a job.
 
         >>> client.get("digits").total
         2
         """
         async with self._connected() as connection:
-            return views.job_view(await lookup.find(connection, name))
+            return self._job(await jobs.find(connection, name))
 
-    async def list(self, *, all_namespaces: bool = False) -> tuple[JobView, ...]:
+    async def list(self, *, all_namespaces: bool = False) -> tuple[AsyncJob, ...]:
         """Return all jobs of the namespace, or of all namespaces.
 
         >>> [job.name for job in client.list()]
         ['digits']
         """
         async with self._connected() as connection:
-            found = await lookup.list_frameworks(connection, in_all_namespaces=all_namespaces)
-        return tuple(map(views.job_view, found))
+            found = await jobs.list_jobs(connection, in_all_namespaces=all_namespaces)
+        return tuple(map(self._job, found))
 
     async def companions(self, name: str) -> tuple[CompanionView, ...]:
         """Return the TensorBoard, Jupyter and hub of a job with their URLs, even if the job was deleted.
@@ -248,14 +292,15 @@ class AsyncClient:
         async with self._connected() as connection:
             return await env.read(connection, job, parsed_task)
 
-    async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
+    async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> AsyncJob:
         """Return the job as soon as it is "completed", "running" or "deleted".
 
         "running" means that every task has run in its current attempt, or that the job has succeeded.
 
         A completed job that failed does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises
-        TimedOutError, ObjectDeletedError if the job is deleted first, and CompletedError if it ends without success
-        before it is "running".
+        TimedOutError after `timeout` seconds, ObjectNotFoundError if there is no such job, and ObjectDeletedError if it
+        is deleted first. With "running", a job that ends without success before all of its tasks have run raises
+        CompletedError, whose `code` is the completion code.
 
             >>> client.wait("digits", until="running").running
             2
@@ -263,9 +308,9 @@ class AsyncClient:
         if until not in list(Until):
             raise InvalidJobError(f"until: found {until!r}, expected completed, running or deleted")
         async with self._connected() as connection:
-            return await wait.wait(connection, name, Until(until), timeout)
+            return AsyncJob.of(await wait.wait(connection, name, Until(until), timeout), self)
 
-    async def watch(self, name: str) -> AsyncGenerator[JobView, None]:
+    async def watch(self, name: str) -> AsyncGenerator[AsyncJob, None]:
         """Yield the job now and after each change, until it is completed or deleted.
 
         >>> for job in client.watch("digits"):
@@ -273,12 +318,12 @@ class AsyncClient:
         ...         break
         """
         async with self._connected() as connection:
-            framework = await lookup.find(connection, name)
+            framework = await jobs.find(connection, name)
             async with contextlib.aclosing(wait.watch_job(connection, framework)) as changes:
                 async for view in changes:
                     if view is None:
                         return
-                    yield view
+                    yield AsyncJob.of(view, self)
                     if view.is_completed:
                         return
 
@@ -289,13 +334,15 @@ class AsyncClient:
         *,
         follow: bool = False,
         previous: bool = False,
+        attempt: int | str | None = None,
         since: float | None = None,
         tail: int | None = None,
         container: str = "",
     ) -> AsyncGenerator[Line, None]:
         """Yield the log lines of all tasks, of one role, or of one task, e.g. "worker-0".
 
-        The lines of several tasks are merged by time or, with `follow`, yielded as they arrive.
+        The lines of several tasks are merged by time or, with `follow`, yielded as they arrive. `attempt` is the number
+        of an attempt of the job, or "all": also of a deleted job that has records.
 
             >>> sorted({line.task for line in client.logs("digits")})
             ['worker-0', 'worker-1']
@@ -303,21 +350,34 @@ class AsyncClient:
         options = LogOptions(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
         )
-        async with (
-            self._connected() as connection,
-            contextlib.aclosing(reader.read_by_name(connection, name, task, options)) as lines,
-        ):
-            async for line in lines:
-                yield line
+        async with self._connected() as connection:
+            lines = (
+                reader.read_by_name(connection, name, task, options)
+                if attempt is None
+                else earlier.read_by_name(connection, name, task, attempt, options)
+            )
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
-        """Return the events of a job and its pods, oldest first.
+        """Return the events of a job and its pods, oldest first; of a deleted job, also those in its records.
 
         >>> isinstance(client.events("digits"), tuple)
         True
         """
         async with self._connected() as connection:
-            return tuple(await events.read(connection, await lookup.find(connection, name)))
+            found = await history.find(connection, name)
+            return tuple(history.with_recorded(await events.read(connection, found.framework), found.records))
+
+    async def history(self, name: str) -> tuple[AttemptView, ...]:
+        """Return the attempts of a job, oldest first: the recorded ones, also of a deleted job, and the current one.
+
+        >>> [attempt.attempt for attempt in client.history("digits")]
+        [0]
+        """
+        async with self._connected() as connection:
+            return (await history.find(connection, name)).attempts
 
     async def why(self, name: str) -> Explanation:
         """Explain the state of a job: which task failed first, how, and what the retry policy decided.
@@ -328,6 +388,43 @@ class AsyncClient:
         async with self._connected() as connection:
             return await explanation.read(connection, name)
 
+    async def result(self, name: str, task: str = "") -> dict[str, Value]:
+        """Return the values of the last result line of a job, e.g. of `result: accuracy=0.97 loss=0.1`, or of
+        `result:` with a JSON object. Empty if there is none.
+
+        Without `task`, it is the line of the first task that has one: chief-0, then worker-0, then the others.
+
+            >>> client.result("digits")
+            {}
+        """
+        async with self._connected() as connection:
+            framework = await jobs.find(connection, name)
+            order = {"chief-0": 0, "worker-0": 1}
+            names = (
+                [task] if task else sorted(tasks.task_names(framework), key=lambda each: order.get(each, 2))
+            )
+            options = LogOptions(tail=RESULT_LINES)
+            for each in names:
+                found: dict[str, Value] = {}
+                async with contextlib.aclosing(reader.read_by_name(connection, name, each, options)) as lines:
+                    async for line in lines:
+                        found = progress.parse_result(line.text) or found
+                if found:
+                    return found
+        return {}
+
+    def _in_namespace(self, namespace: str) -> "AsyncClient":
+        """Return a client for another namespace, which is closed with this one."""
+        if self._connection is None or namespace in ("", self._connection.namespace):
+            return self
+        if namespace not in self._others:
+            self._others[namespace] = AsyncClient(*self._cluster[:2], namespace)
+            self._exit_stack.push_async_callback(self._others[namespace].close)
+        return self._others[namespace]
+
+    def _job(self, framework: Framework | InvalidFramework) -> AsyncJob:
+        return AsyncJob.of(views.job_view(framework), self)
+
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
         """Connect at the first use, and convert API errors of the block to ClientError."""
@@ -336,6 +433,11 @@ class AsyncClient:
                 self._connection = await self._exit_stack.enter_async_context(connected(*self._cluster))
         with self._connection.converting_errors():
             yield self._connection
+
+
+def in_namespace(client: AsyncClient, namespace: str) -> AsyncClient:
+    """Return a client for another namespace of the same cluster, which is closed with this one."""
+    return client._in_namespace(namespace)  # noqa: SLF001 — the classes of this package share it
 
 
 async def _submit(

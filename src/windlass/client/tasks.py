@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from windlass.client import lookup, pods
+from windlass.client import lookup, plain_jobs, pods
 from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError
 from windlass.client.pods import Pod, Task
@@ -112,7 +112,15 @@ def statuses(framework: Framework) -> list[tuple[Task, TaskStatus]]:
 
 def pod_selector(framework: Framework) -> str:
     """Return the label selector of the job's pods."""
+    if plain_jobs.is_plain(framework):
+        return plain_jobs.pod_selector(framework.name)
     return f"{names.FRAMEWORK_NAME}={framework.name}"
+
+
+def decode_pod(framework: Framework, body: msgspec.Raw) -> Pod:
+    """Return a pod of the job."""
+    pod = pods.decode(body)
+    return plain_jobs.as_task_pod(pod) if plain_jobs.is_plain(framework) else pod
 
 
 async def list_pods(
@@ -122,7 +130,10 @@ async def list_pods(
     listed = await lookup.list_objects(connection, PODS, connection.namespace, pod_selector(framework))
     selected = selector or TaskSelector()
     found = [
-        pod for pod in map(pods.decode, listed) if pod.may_belong_to(framework) and selected.matches(pod.task)
+        pod
+        for body in listed
+        for pod in (decode_pod(framework, body),)
+        if pod.may_belong_to(framework) and selected.matches(pod.task)
     ]
     order = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
     return sorted(

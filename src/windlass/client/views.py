@@ -9,11 +9,11 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.model import states
+from windlass.model import states, verdict
 from windlass.model.completion import CompletionCode, TaskAttemptCompletionStatus
-from windlass.model.framework import ExecutionType, Framework
+from windlass.model.framework import ExecutionType, Framework, FrameworkSpec
 from windlass.model.states import State
-from windlass.model.status import ConditionType, FrameworkStatus, TaskStatus
+from windlass.model.status import ConditionType, FrameworkStatus, TaskAttemptStatus, TaskStatus
 from windlass.wire.codec import InvalidFramework
 
 
@@ -81,7 +81,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     """0, an exit code, or a completion code of the controller; None before the outcome of the attempt is decided."""
     reason: str = ""
-    """The phrase of the code; empty without a code."""
+    """How the task failed or why it was ended, e.g. `exited with code 3 after 12 s`; empty for other tasks."""
 
     @property
     def name(self) -> str:
@@ -99,8 +99,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     framework_state: str = ""
     """State in the status of the Framework; empty before the controller has processed the job."""
+    message: str = ""
+    """The verdict in one sentence, e.g. `digits failed: worker-1 exited with code 3 after 12 s`."""
     reason: str = ""
-    """Why the job is in that state; empty if there is nothing to explain."""
+    """Why the job is in that state: the cause in `message`; empty if there is nothing to explain."""
     code: int | None = None
     """0, an exit code, or a completion code of the controller; None before the job has completed."""
     attempt: int = 0
@@ -118,6 +120,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskView, ...] = ()
 
     @property
+    def verdict(self) -> str:
+        """The state as the word that `message` uses, e.g. `failed`."""
+        return self.state.lower()
+
+    @property
     def is_completed(self) -> bool:
         return self.framework_state == State.COMPLETED
 
@@ -130,6 +137,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the job is running and all of its tasks have run in their current attempts."""
         are_all_known = len(self.tasks) >= sum(self.roles.values()) > 0
         return self.state is JobState.RUNNING and are_all_known and all(task.has_run for task in self.tasks)
+
+    @property
+    def retrying(self) -> int:
+        """Number of tasks that failed and are retried after a delay."""
+        return sum(task.state is TaskState.RETRYING for task in self.tasks)
 
     def task(self, name: str) -> TaskView | None:
         return next((task for task in self.tasks if task.name == name), None)
@@ -144,6 +156,7 @@ def job_view(framework: Framework | InvalidFramework) -> JobView:
             uid=metadata.uid,
             group=framework.api_version.partition("/")[0],
             state=JobState.BLOCKED,
+            message=f"{metadata.name} is blocked: {framework.error}",
             reason=framework.error,
         )
     status = framework.status
@@ -158,13 +171,13 @@ def job_view(framework: Framework | InvalidFramework) -> JobView:
         total=sum(role.task_number for role in framework.spec.task_roles),
     )
     if status is None:
-        return view
+        return msgspec.structs.replace(view, message=f"{view.name} is {view.verdict}")
     attempt = status.attempt_status
     completion = attempt.completion_status
-    return msgspec.structs.replace(
+    view = msgspec.structs.replace(
         view,
         framework_state=status.state.value,
-        reason=_reason(view.state, status),
+        reason=_reason(view.state, framework.spec, status),
         code=completion.code if status.state is states.COMPLETED and completion is not None else None,
         attempt=attempt.id,
         changed=status.transition_time,
@@ -175,6 +188,18 @@ def job_view(framework: Framework | InvalidFramework) -> JobView:
         total=status.summary.tasks,
         tasks=tuple(_task(role.name, task) for role in attempt.roles for task in role.task_statuses),
     )
+    return msgspec.structs.replace(view, message=f"{view.name} {_message(view, framework.spec, status)}")
+
+
+def _message(view: JobView, spec: FrameworkSpec, status: FrameworkStatus) -> str:
+    if view.is_completed and view.state is not JobState.DELETING:
+        return verdict.describe_completion(spec, status) or view.verdict
+    message = f"is {view.verdict}"
+    if view.state is JobState.RUNNING and view.total:
+        attempt = verdict.describe_attempt(status.retry_policy_status, spec.retry_policy)
+        message = f"{message}: {view.running} of {verdict.count('task', view.total)}"
+        message += attempt if view.attempt else ""
+    return f"{message}: {view.reason}" if view.reason else message
 
 
 def _state(framework: Framework) -> JobState:
@@ -203,40 +228,14 @@ def _completed_state(status: FrameworkStatus) -> JobState:
     return JobState.STOPPED if is_stopped else JobState.FAILED
 
 
-def _reason(state: JobState, status: FrameworkStatus) -> str:
-    """Return why the job is blocked, or the outcome of its current attempt; empty if neither applies."""
+def _reason(state: JobState, spec: FrameworkSpec, status: FrameworkStatus) -> str:
+    """Return why the job is blocked, or the cause of the end of its current attempt; empty if neither applies."""
     if state is JobState.BLOCKED:
         return _blocking_message(status)
     completion = status.attempt_status.completion_status
-    if completion is None:
+    if completion is None or not completion.type.is_failed or state is JobState.STOPPED:
         return ""
-    trigger = completion.trigger
-    if not completion.type.is_failed:
-        summary = status.summary
-        results = task_results(summary.succeeded, summary.failed, summary.tasks)
-        return f"{results} succeeded" if summary.succeeded == summary.tasks else results
-    if trigger is not None and trigger.task_role_name and trigger.task_index >= 0:
-        return failure_text(
-            f"{trigger.task_role_name}-{trigger.task_index}", completion.code, completion.phrase
-        )
-    message = completion.diagnostics if trigger is None else trigger.message
-    code = f"{completion.phrase} ({completion.code})"
-    return f"{code}: {message}" if message else code
-
-
-def task_results(succeeded: int, failed: int, total: int) -> str:
-    """Return the results of the tasks of a completed job: `2 of 2 tasks` or `2 tasks succeeded, 2 stopped`."""
-    if succeeded == total:
-        return f"{total} of {total} tasks"
-    stopped = total - succeeded - failed
-    results = f"{succeeded} task{'' if succeeded == 1 else 's'} succeeded"
-    results += f", {failed} failed" if failed else ""
-    return results + (f", {stopped} stopped" if stopped else "")
-
-
-def failure_text(task: str, code: int, phrase: str) -> str:
-    """Return `worker-1 exited with code 3`, or `worker-1 failed: PHRASE (CODE)` for a code of the controller."""
-    return f"{task} exited with code {code}" if code > 0 else f"{task} failed: {phrase} ({code})"
+    return verdict.describe_failure(spec, status, completion)
 
 
 def _blocking_message(status: FrameworkStatus) -> str:
@@ -257,8 +256,16 @@ def _task(role: str, task: TaskStatus) -> TaskView:
         ip=attempt.pod_ip or "",
         has_run=attempt.run_time is not None,
         code=completion.code if completion is not None else None,
-        reason=completion.phrase if completion is not None else "",
+        reason=_task_reason(attempt, completion),
     )
+
+
+def _task_reason(attempt: TaskAttemptStatus, completion: TaskAttemptCompletionStatus | None) -> str:
+    if completion is None or not completion.type.is_failed:
+        return ""
+    if completion.code in ENDED_BY_CONTROLLER:
+        return completion.diagnostics
+    return verdict.describe_task_failure("", attempt, completion).strip()
 
 
 def _task_state(task: TaskStatus, completion: TaskAttemptCompletionStatus | None) -> TaskState:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from windlass.client import lookup, views, watch
+from windlass.client import jobs, plain_jobs, views, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import CompletedError, NotInstalledError, ObjectDeletedError, TimedOutError
 from windlass.client.views import JobView
@@ -40,9 +40,9 @@ async def wait(
     With Until.DELETED, a job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError,
     CompletedError, and the errors of `lookup.find`.
     """
-    framework = await lookup.find_or_none(connection, name)
+    framework = await jobs.find_or_none(connection, name)
     if framework is None:
-        missing = await lookup.not_found_error(connection, name)
+        missing = await jobs.not_found_error(connection, name)
         if until is not Until.DELETED or isinstance(missing, NotInstalledError):
             raise missing
         return JobView(
@@ -78,9 +78,16 @@ async def wait_for(
 
 async def watch_job(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:
     """Yield the view of the job now and after each change, and None after its deletion."""
-    async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
+    async with contextlib.aclosing(watch_framework(connection, framework)) as changes:
         async for found in changes:
             yield None if found is None else views.job_view(found)
+
+
+def watch_framework(connection: Connection, framework: Framework) -> AsyncGenerator[Framework | None, None]:
+    """Watch a Framework, or a job that was created without one."""
+    if plain_jobs.is_plain(framework):
+        return plain_jobs.watch_job(connection, framework)
+    return watch.watch_framework(connection, framework)
 
 
 async def with_timeout(
@@ -103,7 +110,7 @@ def _is_met(view: JobView, until: Until) -> bool:
             return False
         case Until.RUNNING:
             if view.is_completed and not view.has_succeeded:
-                raise CompletedError(f"{view.name} completed before all tasks ran: {view.reason}", view.code)
+                raise CompletedError(f"{view.message} (before all of its tasks ran)", view.code)
             return view.is_completed or view.have_all_tasks_run
 
 
@@ -114,5 +121,4 @@ def _view_after_deletion(last: JobView, until: Until) -> JobView:
 
 
 def _timeout_message(last: JobView, until: Until, timeout: float | None) -> str:
-    reason = f": {last.reason}" if last.reason else ""
-    return f"{last.name} is not {until} after {timeout:g} s: it is {last.state}{reason}"
+    return f"{last.name} is not {until} after {timeout:g} s: {last.message}"

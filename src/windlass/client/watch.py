@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -43,6 +43,7 @@ async def watch_objects(
     *,
     label_selector: str = "",
     field_selector: str = "",
+    in_all_namespaces: bool = False,
     is_permanent: Callable[[ApiError], bool] = _is_permanent,
 ) -> AsyncGenerator[ResourceEvent, None]:
     """Yield the existing objects and all later changes. Raises ApiError if retrying cannot help."""
@@ -60,7 +61,7 @@ async def watch_objects(
     reflector = Reflector(
         connection.transport,
         resource,
-        namespace=connection.namespace,
+        namespace="" if in_all_namespaces else connection.namespace,
         label_selector=label_selector,
         field_selector=field_selector,
         receive=queue.put_nowait,
@@ -76,6 +77,51 @@ async def watch_objects(
         work.cancel()
         # A cancellation during this wait still propagates.
         await asyncio.gather(work, return_exceptions=True)
+
+
+async def watch_several(
+    connection: Connection,
+    resources: Sequence[Resource],
+    *,
+    label_selector: str = "",
+    in_all_namespaces: bool = False,
+) -> AsyncGenerator[None, None]:
+    """Yield at the start and whenever an object of one of the kinds has changed.
+
+    Kinds that are not served or may not be watched are left out, unless all are. Raises ApiError if retrying cannot
+    help.
+    """
+    changed = asyncio.Event()
+
+    async def watch_one(resource: Resource) -> None:
+        events = watch_objects(
+            connection, resource, label_selector=label_selector, in_all_namespaces=in_all_namespaces
+        )
+        async with contextlib.aclosing(events) as changes:
+            async for _ in changes:
+                changed.set()
+
+    watching = {asyncio.create_task(watch_one(each)) for each in resources}
+    try:
+        while True:
+            yield
+            waiting = asyncio.create_task(changed.wait())
+            try:
+                while not waiting.done():
+                    await asyncio.wait({*watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                    for ended in {task for task in watching if task.done()}:
+                        watching.discard(ended)
+                        error = ended.exception()
+                        is_left_out = isinstance(error, NotFoundError | ForbiddenError) and bool(watching)
+                        if error is not None and not is_left_out:
+                            raise error
+            finally:
+                waiting.cancel()
+            changed.clear()
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
 
 
 async def watch_object(

@@ -33,6 +33,7 @@ _CONSEQUENCES = {
     **dict.fromkeys(names.GROUPS, "Frameworks of this group cannot be created"),
     names.GANG_GROUP: "jobs with a barrier never start",
 }
+_RECORDS_CONSEQUENCE = "attempts are not recorded"
 _REMEDY = "Run `windlass install --crds-only --apply`, or start the controller with --manage-crds."
 
 
@@ -62,9 +63,10 @@ class NotEstablishedError(Exception):
     """The API server did not serve a definition in time. The message names the definition and the reason."""
 
 
-async def check(send: Send) -> tuple[Problem, ...]:
+async def check(send: Send, *, has_records: bool = False) -> tuple[Problem, ...]:
     """Return at most one problem per definition. Raise ApiError if the definitions cannot be read."""
-    found = [_problem(expected, await _read(send, _name(expected))) for expected in manifests.definitions()]
+    expected_definitions = manifests.definitions(has_records=has_records)
+    found = [_problem(expected, await _read(send, _name(expected))) for expected in expected_definitions]
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -74,13 +76,15 @@ def served_groups(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(group for group in names.GROUPS if group not in blocked)
 
 
-async def manage(send: Send, interval: float, timeout: float, sleep: Sleep) -> tuple[str, ...]:
+async def manage(
+    send: Send, interval: float, timeout: float, sleep: Sleep, *, has_records: bool = False
+) -> tuple[str, ...]:
     """Create or update the definitions, and wait until they are served. Return messages about the changes.
 
     A definition of a newer release, which has more fields, is not changed. Raises ApiError and NotEstablishedError.
     """
     changes = []
-    for expected in manifests.definitions():
+    for expected in manifests.definitions(has_records=has_records):
         changes += await _manage(send, expected, interval, timeout, sleep)
     return tuple(changes)
 
@@ -134,11 +138,10 @@ async def _read(send: Send, name: str) -> Json | None:
 def _problem(expected: Json, definition: Json | None) -> Problem | None:
     group, name = expected["spec"]["group"], _name(expected)
     if definition is None:
-        return Problem(
-            group,
-            Flaw.MISSING,
-            f"CustomResourceDefinition {name} is missing: {_CONSEQUENCES[group]}. {_REMEDY}",
-        )
+        is_of_records = expected["spec"]["names"]["kind"] == names.RECORD_KIND
+        consequence = _RECORDS_CONSEQUENCE if is_of_records else _CONSEQUENCES[group]
+        message = f"CustomResourceDefinition {name} is missing: {consequence}. {_REMEDY}"
+        return Problem(group, Flaw.MISSING, message.replace("--apply", "--history --apply", is_of_records))
     found = _flaw(definition, expected)
     if found is None:
         return None
@@ -206,14 +209,19 @@ class DefinitionMonitor:
         """
         interval = self._settings.crd_established_check_interval_sec
         timeout = self._settings.crd_established_check_timeout_sec
-        changes = await _retrying(lambda: manage(self._send, interval, timeout, asyncio.sleep), "update")
+        has_records = self._settings.history.enabled
+        changes = await _retrying(
+            lambda: manage(self._send, interval, timeout, asyncio.sleep, has_records=has_records), "update"
+        )
         for change in changes:
             log.info("%s", change)
 
     async def served_groups(self) -> tuple[str, ...]:
         """Return the groups whose Frameworks can be run. Log each new problem once."""
         try:
-            problems = await _retrying(lambda: check(self._send), "read")
+            problems = await _retrying(
+                lambda: check(self._send, has_records=self._settings.history.enabled), "read"
+            )
         except errors.ForbiddenError:
             problems = await self._problems_by_listing()
         for problem in problems:

@@ -47,9 +47,11 @@ class Operator:
         identity: str,
         snapshot_stream: TextIO | None,
         choose_ports: ChoosePorts | None = None,
+        has_entrypoints: bool = True,
     ) -> None:
         self._settings = settings
         self._choose_ports = choose_ports
+        self._has_entrypoints = has_entrypoints
         clock = self._clock = ServerClock(machine_clock)
         self._identity = identity
         self._lease_namespace = settings.lease_namespace or access.namespace
@@ -110,6 +112,7 @@ class Operator:
             self._clock,
             field_manager=self._field_manager(),
             choose_ports=self._choose_ports,
+            has_entrypoints=self._has_entrypoints,
         )
         tasks = {
             asyncio.create_task(session.run()),

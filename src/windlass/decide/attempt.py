@@ -4,13 +4,13 @@ A step returns True if the state has changed so that another step must follow in
 step that returns True are discarded: actions are decided on the status that will be stored.
 """
 
-from datetime import datetime
-
 import msgspec
 
 from windlass.decide import (
     completion,
+    deadlines,
     deletion,
+    history,
     initial_status,
     ownership,
     retry,
@@ -27,21 +27,16 @@ from windlass.decide.types import (
     PublishGang,
     ReasonKind,
 )
-from windlass.model import gang, names
+from windlass.model import gang, names, verdict
 from windlass.model.completion import (
     CompletionCode,
-    CompletionTrigger,
     FrameworkAttemptCompletionStatus,
     framework_completion,
 )
 from windlass.model.framework import CompletedPods, ExecutionType
 from windlass.model.pods import ConfigMapView
 from windlass.model.states import State
-from windlass.model.status import ConditionType, TaskStatus
-
-_PENDING_STATES = frozenset(
-    {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_CREATION_REQUESTED, State.ATTEMPT_PREPARING}
-)
+from windlass.model.status import ConditionType
 
 
 def while_creation_is_pending(builder: DecisionBuilder) -> bool:
@@ -56,7 +51,7 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
         suspend.start_hold(builder)
     else:
         suspend.end_hold(builder)
-    completion_status = _stop_requested(builder) or _active_deadline_exceeded(builder)
+    completion_status = _stop_requested(builder) or deadlines.active_deadline_exceeded(builder)
     if completion_status is not None:
         _end(builder, completion_status, State.ATTEMPT_COMPLETED)
         return True
@@ -91,7 +86,7 @@ def _start_attempt(builder: DecisionBuilder, config_map_uid: str) -> None:
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
     builder.move_to(State.ATTEMPT_CREATION_REQUESTED)
-    builder.report(ReasonKind.ATTEMPT_STARTED, f"Started attempt {attempt_id}")
+    builder.report(ReasonKind.ATTEMPT_STARTED, verdict.describe_start(builder.spec, builder.status))
 
 
 def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
@@ -163,8 +158,8 @@ def while_active(builder: DecisionBuilder) -> bool:
         _stop_requested(builder)
         or completion.evaluate(builder.spec, role_counts, builder.observed.pods)
         or suspend.suspension(builder.spec)
-        or _active_deadline_exceeded(builder)
-        or _pending_deadline_exceeded(builder)
+        or deadlines.active_deadline_exceeded(builder)
+        or deadlines.pending_deadline_exceeded(builder)
     )
     if completion_status is not None:
         _end(builder, completion_status, State.ATTEMPT_DELETION_PENDING)
@@ -193,57 +188,6 @@ def _stop_requested(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatu
     return framework_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop")
 
 
-def _active_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """Return the completion status if the deadline over all attempts has passed. Time in which the Framework is
-    suspended or held does not count."""
-    limit = builder.spec.active_deadline_seconds
-    if limit is None or builder.status.holding.since is not None:
-        return None
-    if not builder.is_due(builder.status.start_time, limit + builder.status.holding.total_sec):
-        return None
-    return framework_completion(
-        CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
-        f"The Framework was active for more than {limit} s (activeDeadlineSeconds)",
-    )
-
-
-def _pending_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """Return the completion status if a task has been waiting too long for its pod to run."""
-    limit = builder.spec.pending_deadline_seconds
-    if limit is None:
-        return None
-    pending = [
-        (_pending_since(builder, task), role.name, task)
-        for role in builder.status.attempt_status.roles
-        for task in role.task_statuses
-        if task.state in _PENDING_STATES and not task.deletion_pending
-    ]
-    if not pending:
-        return None
-    since, role_name, task = min(pending, key=lambda entry: entry[0])
-    if not builder.is_due(since, limit):
-        return None
-    return framework_completion(
-        CompletionCode.PENDING_DEADLINE_EXCEEDED,
-        f"{role_name}-{task.index} was pending for more than {limit} s (pendingDeadlineSeconds)",
-        CompletionTrigger(
-            message=f"The task was pending since {since:%Y-%m-%dT%H:%M:%SZ}",
-            task_role_name=role_name,
-            task_index=task.index,
-        ),
-    )
-
-
-def _pending_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
-    """Return when the task entered its state. Until its pod is observed, time before the ConfigMap was created does not
-    count."""
-    config_map = builder.observed.config_map
-    attempt_began = None if config_map is None else config_map.metadata.creation_timestamp
-    if task.state is State.ATTEMPT_PREPARING or attempt_began is None:
-        return task.transition_time
-    return max(task.transition_time, attempt_began)
-
-
 def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus:
     name = builder.status.attempt_status.config_map_name
     return framework_completion(
@@ -259,8 +203,7 @@ def _end(builder: DecisionBuilder, completion_status: FrameworkAttemptCompletion
     builder.move_to(state)
     builder.report(
         ReasonKind.ATTEMPT_ENDING,
-        f"Attempt {builder.status.attempt_status.id} ended with {completion_status.phrase} "
-        f"({completion_status.code}): {completion_status.diagnostics}",
+        f"attempt {verdict.describe_completion(builder.spec, builder.status)}",
         is_warning=completion_status.type.is_failed,
     )
 
@@ -277,6 +220,8 @@ def while_ending(builder: DecisionBuilder) -> bool:
     config_map = None if presence is Presence.DELETED else builder.observed.config_map
     _record_config_map_deletion(builder, config_map)
     are_tasks_completed = tasks.are_all_completed(builder)
+    if are_tasks_completed and (decision := _retry_decision(builder)).should_retry:
+        history.add_missing_record(builder, decision)
     if presence is Presence.UNCONFIRMED:
         builder.relist_if_overdue(builder.status.transition_time)
     exists = presence is Presence.PRESENT and config_map is not None and not config_map.is_deleting
@@ -286,7 +231,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
             pod
             for pod in builder.observed.pods.values()
             if pod.uid not in ended_pod_uids
-            and not pod.is_terminal
+            and (pod.is_deleting or not pod.is_terminal)
             and ownership.is_our_pod(pod, builder.uids)
         ]
         for pod in live:
@@ -302,6 +247,10 @@ def while_ending(builder: DecisionBuilder) -> bool:
             # The ConfigMap is kept until all tasks have completed.
             config_map_to_delete = deletion.unless_deleting(config_map) if are_tasks_completed else None
             deletion.delete_attempt(builder, config_map_uid, config_map_to_delete)
+    if is_over and builder.observed.outcomes.uncertain:
+        # A pod whose creation request got no response may exist although the watch has not reported it.
+        builder.relist()
+        return False
     if is_over:
         builder.actions.clear()
         builder.move_to(State.ATTEMPT_COMPLETED)
@@ -312,13 +261,12 @@ def while_framework_is_deleted(builder: DecisionBuilder) -> None:
     """End the attempt of a Framework that is deleted in the foreground or has finalizers, and delete its objects."""
     state = builder.status.state
     if state.is_active:
-        diagnostics = "The Framework was deleted, and its ConfigMap with it"
-        completion_status = framework_completion(CompletionCode.CONFIG_MAP_EXTERNAL_DELETED, diagnostics)
-        builder.update_attempt(completion_status=completion_status)
+        builder.update_attempt(completion_status=deletion.completion_of_deleted())
     if state.is_active or state.is_ending:
         tasks.end_tasks(builder)
         if state is not State.ATTEMPT_DELETING:
             builder.move_to(State.ATTEMPT_DELETING)
+    history.add_record_of_deleted(builder, deletion.completion_of_deleted())
     deletion.delete_objects(builder)
 
 
@@ -372,38 +320,41 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
         builder.move_to(State.COMPLETED)
         completion_status = attempt.completion_status
         is_failed = completion_status is not None and completion_status.type.is_failed
-        message = "Succeeded"
-        if completion_status is None or is_failed:
-            how = (
-                ""
-                if completion_status is None
-                else f" with {completion_status.phrase} ({completion_status.code})"
-            )
-            message = f"Failed{how}, not retried: {decision.reason}"
+        message = verdict.describe_completion(builder.spec, builder.status)
+        if is_failed and builder.spec.retry_policy.max_retry_count:
+            message = f"{message}; not retried: {decision.reason}"
         builder.report(ReasonKind.FRAMEWORK_COMPLETED, message, is_warning=is_failed)
         return True
     if decision.delay_sec > 0 and retry_status.retry_delay_sec is None:
         retry_status = msgspec.structs.replace(retry_status, retry_delay_sec=decision.delay_sec)
         _set_retry_status(builder, retry_status)
-        message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
+        message = verdict.describe_job_retry(
+            builder.spec, builder.status, decision.reason, decision.delay_sec
+        )
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
-    is_delay_skipped = _stop_requested(builder) is not None or _active_deadline_exceeded(builder) is not None
+    is_record_missing = history.add_missing_record(builder, decision)
+    is_delay_skipped = (
+        _stop_requested(builder) is not None or deadlines.active_deadline_exceeded(builder) is not None
+    )
     ended_at = attempt.completion_time or builder.now
     delay = retry_status.retry_delay_sec
     if delay is not None and not is_delay_skipped and not builder.is_due(ended_at, delay):
+        return False
+    if is_record_missing:
+        # The retry replaces the status that the record is made from.
         return False
     _retry(builder, decision)
     return True
 
 
 def _retry(builder: DecisionBuilder, decision: retry.RetryDecision) -> None:
-    message = f"Retrying after attempt {builder.status.attempt_status.id}: {decision.reason}"
+    message = verdict.describe_job_retry(builder.spec, builder.status, decision.reason)
     builder.report(ReasonKind.FRAMEWORK_RETRIED, message, status=builder.status)
     retry_status = retry.after_retry(builder.status.retry_policy_status, is_counted=decision.is_counted)
     _set_retry_status(builder, retry_status)
     held = builder.status.holding
     builder.status = msgspec.structs.replace(
-        builder.status,
+        history.without_ended_attempts(builder.status),
         attempt_status=initial_status.attempt(
             builder.framework, retry_status.total_retried_count, builder.now
         ),
@@ -417,7 +368,11 @@ def _set_retry_status(builder: DecisionBuilder, retry_status: object) -> None:
 
 
 def after_completion(builder: DecisionBuilder) -> bool:
-    """Delete the pods and the ConfigMap unless they are kept. Delete the Framework when its TTL has expired."""
+    """Write the record. Delete the pods and the ConfigMap unless they are kept. Delete the Framework when its TTL has
+    expired."""
+    history.add_missing_record(
+        builder, msgspec.structs.replace(_retry_decision(builder), should_retry=False, delay_sec=0)
+    )
     attempt = builder.status.attempt_status
     keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
     claimed = _pods_of_completed_tasks(builder) if keeps_pods else set()

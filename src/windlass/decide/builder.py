@@ -18,6 +18,7 @@ from windlass.decide.types import (
     RelistObjects,
     Rules,
 )
+from windlass.model import names, verdict
 from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
@@ -105,9 +106,14 @@ class DecisionBuilder:
         events."""
         self.failure_count += 1
         if self.failure_count <= MAX_REPORTED_FAILURES:
-            attempt = task.attempt_status.id
-            outcome = f"{completion_status.phrase} ({completion_status.code})"
-            message = f"{role}-{task.index} failed in attempt {attempt}: {outcome}"
+            attempt = task.attempt_status
+            message = verdict.describe_task_failure(
+                names.host_name(role, task.index),
+                attempt,
+                completion_status,
+                f" (attempt {attempt.id + 1})" if attempt.id else "",
+                ended_at=self.now,
+            )
             self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     @property

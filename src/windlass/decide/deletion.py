@@ -7,7 +7,7 @@ left; the garbage collector would do the same about sixty times slower.
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from windlass.decide import initial_status, ownership
+from windlass.decide import history, initial_status, ownership
 from windlass.decide.builder import DecisionBuilder
 from windlass.decide.types import (
     Decision,
@@ -17,6 +17,11 @@ from windlass.decide.types import (
     Observed,
     ReasonKind,
     Rules,
+)
+from windlass.model.completion import (
+    CompletionCode,
+    FrameworkAttemptCompletionStatus,
+    framework_completion,
 )
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
@@ -111,11 +116,19 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
     return [pod for pod in observed.pods.values() if ownership.owner_uid_of(pod) == config_map_uid]
 
 
+def completion_of_deleted() -> FrameworkAttemptCompletionStatus:
+    """Return the completion status of an attempt that had not ended when its Framework was deleted."""
+    diagnostics = "The Framework was deleted, and its ConfigMap with it"
+    return framework_completion(CompletionCode.CONFIG_MAP_EXTERNAL_DELETED, diagnostics)
+
+
 def decide_deletion(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
     """Return a decision that deletes the ConfigMap and the pods of a Framework that was deleted, or that is being
     deleted and has no status. The garbage collector would be slower."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
+    if framework.status is not None:
+        history.add_record_of_deleted(builder, completion_of_deleted())
     delete_objects(builder)
     return Decision(
         status=framework.status,

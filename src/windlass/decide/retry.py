@@ -92,11 +92,11 @@ def _decide_by_retry_count(
 ) -> RetryDecision:
     counted, limit = history.retry_status.accountable_retried_count, policy.max_retry_count
     if limit == ALWAYS_RETRY:
-        reason = "always retried (maxRetryCount -2)"
+        reason = "maxRetryCount -2: always"
     elif not completion.is_failed:
         return RetryDecision(should_retry=False, reason="succeeded")
     elif limit == RETRY_IF_FAILED:
-        reason = "retried after any failure (maxRetryCount -1)"
+        reason = "maxRetryCount -1: after any failure"
     elif counted < limit:
         reason = f"retry {counted + 1} of {limit}"
     else:

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from windlass.decide import failures, ownership, retry, transitions
+from windlass.decide import failures, history, ownership, retry, transitions
 from windlass.decide.builder import DecisionBuilder
 from windlass.decide.ownership import Presence
 from windlass.decide.types import ReasonKind
-from windlass.model import names
+from windlass.model import names, verdict
 from windlass.model.completion import CompletionCode, TaskAttemptCompletionStatus, task_completion
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.pods import PHASE_RUNNING, PodView
@@ -238,6 +238,8 @@ def retry_or_complete(
     if decision.delay_sec > 0 and retry_status.retry_delay_sec is None:
         retry_status = msgspec.structs.replace(retry_status, retry_delay_sec=decision.delay_sec)
         task = msgspec.structs.replace(task, retry_policy_status=retry_status)
+        message = _retry_message(role, task, decision.reason, decision.delay_sec)
+        builder.report(ReasonKind.RETRY_SCHEDULED, message, role, task.index)
     ended_at = task.attempt_status.completion_time or builder.now
     if retry_status.retry_delay_sec is not None and not builder.is_due(
         ended_at, retry_status.retry_delay_sec
@@ -246,15 +248,22 @@ def retry_or_complete(
     return _retry(builder, role, task, decision)
 
 
+def _retry_message(role: str, task: TaskStatus, reason: str, delay_sec: int = 0) -> str:
+    completion, cause = task.attempt_status.completion_status, "it succeeded"
+    if completion is not None and completion.type.is_failed:
+        cause = verdict.describe_task_failure("it", task.attempt_status, completion)
+    name = names.host_name(role, task.index)
+    return verdict.describe_retry(name, task.retry_policy_status, reason, cause, delay_sec)
+
+
 def _retry(
     builder: DecisionBuilder, role: str, task: TaskStatus, decision: retry.RetryDecision
 ) -> TaskStatus:
     attempt = task.attempt_status
-    code = attempt.completion_status.code if attempt.completion_status is not None else 0
-    message = (
-        f"Retrying {role}-{task.index} after attempt {attempt.id} ended with code {code}: {decision.reason}"
-    )
+    message = _retry_message(role, task, decision.reason)
     builder.report(ReasonKind.TASK_RETRIED, message, role, task.index, task=task)
+    if builder.rules.keeps_records:
+        builder.status = history.with_ended_attempt(builder.status, role, task, history.outcome_of(decision))
     retry_status = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.with_state(task, CREATION_PENDING, builder.now)
     next_attempt = type(attempt)(

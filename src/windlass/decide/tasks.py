@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import deletion, rescale, task_lifecycle
+from windlass.decide import deletion, history, messages, rescale, task_lifecycle
 from windlass.decide.builder import DecisionBuilder
 from windlass.decide.types import CreatePod, ReasonKind
 from windlass.model.completion import CompletionCode
@@ -41,8 +41,10 @@ def update_tasks(builder: DecisionBuilder) -> None:
     roles = _map_tasks(roles, advance)
     roles, dropped = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
     for role, task in dropped:
-        message = f"Removed {role}-{task.index}: its role was scaled down"
+        message = messages.task_deleted(role, task.index)
         builder.report(ReasonKind.TASK_DELETED, message, role, task.index, task=task)
+        if builder.rules.keeps_records and task.attempt_status.pod_uid is not None:
+            builder.status = history.with_ended_attempt(builder.status, role, task, None)
     builder.set_roles(roles)
 
 

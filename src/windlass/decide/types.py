@@ -12,10 +12,12 @@ from enum import StrEnum
 import msgspec
 
 from windlass.decide.failures import Classifier
+from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.failures import ApiFailure
+from windlass.model.history import TaskRetry
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import Settings
-from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.model.status import FrameworkStatus, RetryOutcome, TaskStatus
 
 _DEFAULT_SETTINGS = Settings()
 
@@ -33,6 +35,8 @@ class Rules(msgspec.Struct, frozen=True):
         _DEFAULT_SETTINGS.framework_max_retry_delay_sec_for_transient_conflict_failed
     )
 
+    keeps_records: bool = _DEFAULT_SETTINGS.history.enabled
+
     @classmethod
     def from_settings(cls, settings: Settings) -> "Rules":
         return cls(
@@ -41,6 +45,7 @@ class Rules(msgspec.Struct, frozen=True):
             completed_retain_sec=settings.framework_completed_retain_sec,
             min_conflict_delay_sec=settings.framework_min_retry_delay_sec_for_transient_conflict_failed,
             max_conflict_delay_sec=settings.framework_max_retry_delay_sec_for_transient_conflict_failed,
+            keeps_records=settings.history.enabled,
         )
 
 
@@ -84,6 +89,8 @@ class Outcomes(msgspec.Struct, frozen=True):
     is_framework_deletion_requested: bool = False
     attempt_with_service: int = -1
     """ID of the attempt for which the Service is known to exist."""
+    recorded_attempt: int = -1
+    """ID of the attempt whose record is written, or was rejected by the API server."""
     published_gang: str = ""
     """Fingerprint of the gang that was published last."""
 
@@ -93,7 +100,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     config_map: ConfigMapView | None = None
     pods: Mapping[str, PodView] = {}
-    """All pods with the label of the Framework's name, by name, whoever created them."""
+    """All pods with the label of the Framework's name, by name, regardless of their creator."""
     known: AbstractSet[str] = frozenset()
     """UIDs of objects that exist or existed, or would be in the cache if they existed. A known object that is not
     observed was deleted; for an unknown one the objects have to be listed again."""
@@ -149,6 +156,16 @@ class DeleteFramework(msgspec.Struct, frozen=True, tag=True):
     uid: str
 
 
+class RecordAttempt(msgspec.Struct, frozen=True, tag=True):
+    """Write the record of the attempt. The stored status contains its tasks."""
+
+    attempt: int
+    ended_at: datetime
+    completion: FrameworkAttemptCompletionStatus
+    retry: RetryOutcome
+    task_retries: tuple[TaskRetry, ...] = ()
+
+
 class RelistObjects(msgspec.Struct, frozen=True, tag=True):
     """List the Framework's objects again, because the cache may differ from the API server."""
 
@@ -162,6 +179,7 @@ Action = (
     | DeleteAttemptPods
     | DeleteConfigMap
     | DeleteFramework
+    | RecordAttempt
     | RelistObjects
 )
 

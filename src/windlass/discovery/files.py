@@ -3,7 +3,7 @@
 framework.json   the Framework, or only those of its fields that the Gang contains
 injector.sh      exports and prints FB_WORKER_IPS=10.0.0.5,10.0.0.6 and FB_WORKER_ADDRESSES=10.0.0.5:2222,10.0.0.6:2222
 cluster.env      the same exports without printing, for the wrapped command
-hostfile         worker-0.pi slots=2
+hostfile, hostfile.hydra, ssh_config     see `mpi`
 tf_config.json   the value of TF_CONFIG
 configfile       10.0.0.5:49866      only if requested: the workers on the first line
                  10.0.0.4:49867      and the parameter servers on the last
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from windlass.discovery import peers
+from windlass.discovery import mpi, peers
 from windlass.discovery.tensorflow import TensorFlow
 from windlass.model import names, role_names
 from windlass.model.base import Json
@@ -21,10 +21,7 @@ from windlass.model.gang import GangRole, GangSpec
 
 FRAMEWORK = "framework.json"
 INJECTOR = "injector.sh"
-HOSTFILE = "hostfile"
 TF_CONFIG = "tf_config.json"
-LAUNCHER = "launcher"
-"""The role that runs mpirun. It is not in the hostfile if there are other roles."""
 
 
 def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict[str, str]:
@@ -36,7 +33,7 @@ def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict
         FRAMEWORK: msgspec.json.encode(framework(gang)).decode() + "\n",
         INJECTOR: _injector(gang, exports),
         names.CLUSTER_ENV_FILE: exports,
-        HOSTFILE: hostfile(gang),
+        **mpi.files(mpi.hosts_of(gang, lambda role, index: addresses.roles[role][index])),
         TF_CONFIG: (tf_config or TensorFlow(addresses).config(role, index)) + "\n",
     }
 
@@ -94,21 +91,6 @@ def _variable_names(role: GangRole) -> tuple[str, str]:
 
 def _bracket_ipv6(ip: str) -> str:
     return f"[{ip}]" if ":" in ip else ip
-
-
-def hostfile(gang: GangSpec) -> str:
-    roles = [role for role in gang.roles if role.name != LAUNCHER] or gang.roles
-    return "".join(
-        f"{_host_name(gang, role, index)} slots={role.slots}\n"
-        for role in roles
-        for index in range(len(role.members))
-    )
-
-
-def _host_name(gang: GangSpec, role: GangRole, index: int) -> str:
-    if gang.service:
-        return f"{names.host_name(role.name, index)}.{gang.service}"
-    return role.members[index].ip
 
 
 def configfile(gang: GangSpec) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from windlass.discovery import ports
-from windlass.model import names
+from windlass.model import feature_annotations, names
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 
@@ -30,6 +30,8 @@ class Peers(msgspec.Struct, frozen=True):
     """The address of each task by role, with the roles in the order of the spec."""
 
     roles: Mapping[str, tuple[Address, ...]]
+    keeps_role_names: bool = False
+    """Whether the names of the roles are TensorFlow's task types, unchanged."""
 
 
 def peers_with_dns_names(framework: Framework) -> Peers:
@@ -39,7 +41,8 @@ def peers_with_dns_names(framework: Framework) -> Peers:
         {
             role.name: _dns_names(role.name, role.task_number, service, ports.port_of(role.task.pod))
             for role in framework.spec.task_roles
-        }
+        },
+        feature_annotations.keeps_role_names(framework.metadata.annotations),
     )
 
 
@@ -50,7 +53,8 @@ def peers_on_shared_network(framework: Framework, first_ports: Mapping[str, int]
             role.name: tuple(Address(LOOPBACK, start + index) for index in range(role.task_number))
             for role in framework.spec.task_roles
             for start in (first_ports.get(role.name, ports.port_of(role.task.pod)),)
-        }
+        },
+        feature_annotations.keeps_role_names(framework.metadata.annotations),
     )
 
 

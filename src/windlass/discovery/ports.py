@@ -9,9 +9,11 @@ from typing import Any
 
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.resources import GPU_RESOURCE_PATTERN, SHARED_SUFFIX
 
 _QUANTITY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)")
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+_SLOTS = re.compile(r"[1-9][0-9]{0,4}")
+_is_gpu = re.compile(GPU_RESOURCE_PATTERN).fullmatch
 
 
 def port_of(template: Json) -> int:
@@ -25,10 +27,27 @@ def port_of(template: Json) -> int:
 
 
 def slots_of(template: Json) -> int:
-    """Return the GPU limit of the task or, without GPUs, its CPU limit in whole CPUs; at least 1."""
+    """Return the number of MPI slots of a task: the annotation of the template, otherwise the GPU limit, otherwise the
+    CPU limit in whole CPUs; at least 1."""
+    metadata = template.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    slots = annotations.get(names.SLOTS_ANNOTATION) if isinstance(annotations, dict) else None
+    if isinstance(slots, str) and _SLOTS.fullmatch(slots):
+        return int(slots)
     limits = [_limits(container) for container in containers(template)]
-    gpus = sum(_whole_number(quantities.get(name)) for quantities in limits for name in GPU_RESOURCES)
+    gpus = gpus_of(template)
     return gpus or max(1, sum(_whole_number(quantities.get("cpu")) for quantities in limits))
+
+
+def gpus_of(template: Json) -> int:
+    """Return the GPU limit of the task, MIG instances included."""
+    limits = [_limits(container) for container in containers(template)]
+    return sum(
+        _whole_number(amount)
+        for quantities in limits
+        for name, amount in quantities.items()
+        if _is_gpu(name.removesuffix(SHARED_SUFFIX))
+    )
 
 
 def _limits(container: Json) -> Json:

@@ -23,7 +23,7 @@ FIELD_MANAGER = "windlass-install"
 _MAX_ATTEMPTS = 5
 """Maximum number of attempts to apply an object that other clients change."""
 _MAX_CHECKS = 60
-"""Maximum number of checks, one per second, whether a definition is established or an object is deleted."""
+"""Maximum number of checks, one per second, e.g. whether a definition is established or an object is deleted."""
 _OPTIONAL_KINDS = (kinds.POD_DISRUPTION_BUDGETS,)
 """Kinds that some servers lack: releases before 1.21 and the embedded server."""
 
@@ -60,7 +60,7 @@ async def apply(send: Send, manifest: Json, sleep: Sleep) -> ApplyResult:
     try:
         for _ in range(_MAX_ATTEMPTS):
             try:
-                return await _apply_once(send, resource, manifest)
+                return await _apply_once(send, resource, manifest, sleep)
             except _BeingDeletedError as error:
                 await _wait_until_deleted(send, resource, error.live, sleep)
             except (errors.ConflictError, _DeletedMeanwhileError):
@@ -111,16 +111,35 @@ class _DeletedMeanwhileError(Exception):
     """The object existed when Windlass tried to create it, and was deleted before the replacement."""
 
 
-async def _apply_once(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
-    body = msgspec.json.encode(manifest)
+async def _apply_once(send: Send, resource: Resource, manifest: Json, sleep: Sleep) -> ApplyResult:
     try:
-        await send(requests.create(resource, _namespace(manifest), body, FIELD_MANAGER))
+        await _create(send, resource, manifest, sleep)
     except errors.AlreadyExistsError:
         try:
             return await _replace(send, resource, manifest)
         except errors.NotFoundError:
             raise _DeletedMeanwhileError from None
     return ApplyResult(_object_name(manifest), Outcome.CREATED)
+
+
+async def _create(send: Send, resource: Resource, manifest: Json, sleep: Sleep) -> None:
+    """Create an object. If its namespace has replaced a deleted one, wait until the server knows the new one."""
+    namespace = _namespace(manifest)
+    request = requests.create(resource, namespace, msgspec.json.encode(manifest), FIELD_MANAGER)
+    for _ in range(_MAX_CHECKS):
+        try:
+            await send(request)
+        except errors.NamespaceTerminatingError:
+            answer = await send(requests.get(resources.NAMESPACES, "", namespace))
+            if decode_meta(answer).metadata.deletion_timestamp:
+                raise
+            await sleep(1)
+        else:
+            return
+    raise InstallError(
+        f"{_object_name(manifest)}: after {_MAX_CHECKS} s, the server still rejects it because an earlier namespace "
+        f"{namespace} was deleted. Run the command again."
+    )
 
 
 async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResult:

@@ -124,6 +124,8 @@ def _arguments(options: InstallOptions) -> list[str]:
         arguments.append(f"--barrier-image={options.image}")
     if options.settings.manage_crds:
         arguments.append("--manage-crds")
+    if options.settings.history.enabled:
+        arguments.append("--history-enabled")
     return arguments
 
 

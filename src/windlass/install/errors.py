@@ -21,6 +21,8 @@ def _explanation(error: errors.ApiError) -> str:
     match error:
         case errors.UnauthorizedError():
             return f"authentication failed ({error}). Check --kubeconfig and --context."
+        case errors.NamespaceTerminatingError():
+            return f"its namespace is being deleted ({error}). Run the command again when it is deleted."
         case errors.ForbiddenError():
             return (
                 f"permission denied ({error}). Granting a role requires its permissions: ask a cluster administrator "

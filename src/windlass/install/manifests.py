@@ -17,18 +17,18 @@ _GANGS_SUFFIX = "gangs"
 
 def all_of(options: InstallOptions) -> list[Json]:
     return [
-        *definitions(),
+        *definitions(options),
         *deployment.namespace(options),
         *access(options),
         *deployment.workload(options),
     ]
 
 
-def definitions() -> list[Json]:
+def definitions(options: InstallOptions) -> list[Json]:
     """Return the CustomResourceDefinitions. All installations share them, so they have no instance label."""
     return [
         {**definition, "metadata": {**definition["metadata"], "labels": dict(OWN_LABELS)}}
-        for definition in crd_manifests.definitions()
+        for definition in crd_manifests.definitions(has_records=options.settings.history.enabled)
     ]
 
 
@@ -47,7 +47,13 @@ def access(options: InstallOptions) -> list[Json]:
         granted = tuple(permission for permission in needed if permission.scope == scope)
         for namespace in namespaces[scope] if granted else ():
             result += _role_and_binding(options, suffix, namespace, granted, controller)
-    for namespace in namespaces[Scope.WATCHED]:
+    return [*result, *barrier_access(options)]
+
+
+def barrier_access(options: InstallOptions) -> list[Json]:
+    """Return the roles, each followed by its binding, that let the barriers in pods read Gangs."""
+    result: list[Json] = []
+    for namespace in roles.namespaces(options.namespace, options.settings)[Scope.WATCHED]:
         # All service accounts of the namespace, or of all namespaces.
         group = f"system:serviceaccounts:{namespace}" if namespace else "system:serviceaccounts"
         subject = {"apiGroup": _RBAC, "kind": "Group", "name": group}

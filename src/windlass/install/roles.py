@@ -16,7 +16,11 @@ from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.wire.crd import manifests
 
-DEFINITIONS = tuple(definition["metadata"]["name"] for definition in manifests.definitions())
+
+def _definition_names(settings: Settings) -> tuple[str, ...]:
+    definitions = manifests.definitions(has_records=settings.history.enabled)
+    return tuple(definition["metadata"]["name"] for definition in definitions)
+
 
 _CORE = ""
 
@@ -60,11 +64,13 @@ def permissions(settings: Settings) -> tuple[Permission, ...]:
                 names=(settings.lease_name,),
             ),
         )
-    reason = "to report missing or outdated definitions"
-    needed.append(_definitions((Verb.GET,), reason, names=DEFINITIONS))
+    if settings.history.enabled:
+        needed.append(_RECORD_PERMISSION)
+    reason, definition_names = "to report missing or outdated definitions", _definition_names(settings)
+    needed.append(_definitions((Verb.GET,), reason, names=definition_names))
     if settings.manage_crds:
         needed += (
-            _definitions((Verb.UPDATE,), "with `--manage-crds` only: to update them", names=DEFINITIONS),
+            _definitions((Verb.UPDATE,), "with `--manage-crds` only: to update them", names=definition_names),
             _definitions(
                 (Verb.CREATE,),
                 "with `--manage-crds` only: to create them; creation cannot be limited to a name",
@@ -121,6 +127,13 @@ _OBJECT_PERMISSIONS = (
         (Verb.CREATE, Verb.PATCH),
         "to publish the addresses of tasks to barriers, if the Framework requests it",
     ),
+)
+
+_RECORD_PERMISSION = _watched(
+    names.GANG_GROUP,
+    names.RECORD_PLURAL,
+    (Verb.CREATE, Verb.LIST, Verb.DELETE),
+    "with `history` only: to write a record of each finished attempt, and to delete those beyond the limits",
 )
 
 GANG_PERMISSIONS = (

@@ -83,6 +83,7 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
     definitions = {f"{names.PLURAL}.{group}": ", with all its Frameworks" for group in options.deleted_groups}
     if definitions:
         definitions[resources.GANGS.full_name] = ""
+        definitions[resources.ATTEMPT_RECORDS.full_name] = ", with all records of attempts"
     resource = resources.CUSTOM_RESOURCE_DEFINITIONS
     for name, note in definitions.items():
         # The UID is sent too, so that a delayed request cannot delete the definition of a later installation.

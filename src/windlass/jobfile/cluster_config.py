@@ -58,7 +58,7 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
         # A missing template has its own diagnostic.
         if tree.text_of(tree.dig(resource, "type")) not in missing:
             yield from _check_resource(resource, diagnostics.item(at, index), known)
-    yield from _check_names(node, at)
+    yield from _check_names(node, at, known)
     yield from _check_jobs(node, at, known)
 
 
@@ -184,11 +184,16 @@ _check_first_letter = rules.text_check(
 _check_image = rules.text_check(re.compile(r"\S+").fullmatch, "the name of an image, without spaces")
 
 
-def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+def _check_names(
+    node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
+) -> Iterator[Diagnostic]:
+    """Check that names are unique. A resource of a template needs none: the template may not use it."""
     first_lines: dict[str, int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         name_node = tree.dig(resource, "name")
-        name_or_type = name_node or tree.dig(resource, "type")
+        type_node = tree.dig(resource, "type")
+        has_default = known.get(tree.text_of(type_node) or "") is not None
+        name_or_type = name_node or (type_node if has_default else None)
         name = tree.text_of(name_or_type)
         if name_or_type is None or not name:
             continue

@@ -155,8 +155,20 @@ def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterato
     key = node.keys[Companion.TENSORBOARD]
     default = tree.Scalar(TensorBoard().logdir, key.line, key.column)
     for diagnostic in storage.check_volume_path(node, default, at):
-        message = f"no logdir, and the default {default.value} is invalid: {diagnostic.message}"
-        yield msgspec.structs.replace(diagnostic, message=message)
+        yield msgspec.structs.replace(diagnostic, message=_missing_logdir(node, diagnostic.message))
+
+
+def _missing_logdir(node: tree.Mapping, problem: str) -> str:
+    """Return what to add for a TensorBoard without logdir if no usable volume is mounted at the default path."""
+    default, paths = TensorBoard().logdir, storage.mount_paths_of(node)
+    if jobfile_volumes.volume_at(paths, default) is not None:
+        return f"no logdir, and the default {default} is invalid: {problem}"
+    choices = f" or set logdir to a path in a volume of the job: {', '.join(paths.values())}" if paths else ""
+    return (
+        f"no volume at {default}, where TensorBoard reads what the tasks write. Add one, e.g. "
+        f"`volumes: {{output: {{pvc: results, at: {default}}}}}`, or `hostPath: /home/me/output` in place of `pvc` on "
+        f"one machine{',' if choices else '.'}{choices}"
+    )
 
 
 def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:

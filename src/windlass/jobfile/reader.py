@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.jobfile import companions, rules, storage, volumes
+from windlass.jobfile import companions, rules, storage, suggestions, volumes
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.model.job import Job, Role
+from windlass.model.job import INHERIT, Job, Role
 from windlass.wire import (
     commands,
     diagnostics,
@@ -27,6 +27,8 @@ from windlass.wire.yaml import tree
 FIELDS = structural_validation.field_names(Job)
 
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind"})
+_ITEM_OF_VARIABLE = re.compile(rf"(?:^|\.)env\.(?!{INHERIT}\[)\w+\[[0-9]+\]$")
+"""The path of an item of a list that is the value of a variable. `_check_env` reports the list."""
 _FRAMEWORK_FIELDS = frozenset(structural_validation.field_names(Framework)) - _OBJECT_FIELDS
 
 
@@ -40,11 +42,14 @@ def is_job(node: tree.Node) -> bool:
 
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Yield the diagnostics of a job file at `path` of its document."""
-    for diagnostic in structural_validation.check(node, Job, path):
-        if not companions.is_password_diagnostic(diagnostic, path):
-            yield diagnostic
+    found = structural_validation.check(node, Job, path)
     if not isinstance(node, tree.Mapping):
+        yield from found
         return
+    for diagnostic in suggestions.add_suggestions(found, node, path):
+        is_reported_elsewhere = companions.is_password_diagnostic(diagnostic, path)
+        if not is_reported_elsewhere and not _ITEM_OF_VARIABLE.search(diagnostic.path):
+            yield diagnostic
     yield from _check_roles(node, path)
     for mapping, mapping_path in ((node, path), *rules.roles_of(node, path)):
         yield from rules.check_fields(mapping, _SHARED_RULES, mapping_path)
@@ -68,6 +73,12 @@ def task_count(role: tree.Node) -> int:
     return node.value if isinstance(node, tree.Scalar) and type(node.value) is int else 0
 
 
+def _has_valid_number(role: tree.Node) -> bool:
+    """Return whether the number of tasks is absent or an integer. Another value has its own diagnostic."""
+    tasks = tree.dig(role, "tasks")
+    return tasks is None or tree.integer_of(tasks) is not None
+
+
 def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
     """Keep nulls in pod templates, where they remove fields."""
     if job.get("pod") is not None:
@@ -86,7 +97,7 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     is_misspelt = any(
         diagnostics.nearest(key, FIELDS) == "roles" for key in node.entries if key not in FIELDS
     )
-    if roles is None and not is_misspelt:
+    if roles is None and not is_misspelt and not suggestions.is_role_suggested(node):
         message = 'missing required field "roles": add at least one role, such as roles: {worker: {tasks: 2}}'
         yield diagnostics.error(node, at, message, Rule.MISSING_FIELD)
     if not isinstance(roles, tree.Mapping):
@@ -96,7 +107,8 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
         return
     numbers = {name: task_count(role) for name, role in roles.entries.items()}
-    if not any(numbers.values()):
+    has_valid_numbers = all(_has_valid_number(role) for role in roles.entries.values())
+    if not any(numbers.values()) and has_valid_numbers:
         message = "no role has tasks, so nothing would run: set tasks of at least one role"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
     if sum(numbers.values()) > semantic_validation.MAX_TASKS:
@@ -137,6 +149,9 @@ def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for name, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
+        if isinstance(value, tree.Sequence) and (name != INHERIT or ".roles." in f".{path}"):
+            expected = "a value. `inherit` belongs to env of the job" if name == INHERIT else "a value"
+            yield from structural_validation.wrong_value(value, expected, diagnostics.field(path, name))
         if isinstance(value, tree.Mapping):
             at = diagnostics.field(path, name)
             yield from kubernetes_validation.check(value, "V1EnvVarSource", at)
@@ -196,6 +211,7 @@ _SHARED_RULES: dict[str, rules.Check] = {
     "resources": rules.check_resources,
     "nodeSelector": rules.check_labels,
     "tolerations": rules.type_check("[]V1Toleration"),
+    "shmSize": rules.check_memory,
     "pod": _check_pod,
 }
 _RULES: dict[str, rules.Check] = {
@@ -203,7 +219,6 @@ _RULES: dict[str, rules.Check] = {
     "namespace": rules.check_namespace,
     "envFrom": rules.type_check("[]V1EnvFromSource"),
     "volumes": volumes.check,
-    "shmSize": rules.check_memory,
     "pendingDeadline": _check_deadline,
     "activeDeadline": _check_deadline,
     "ttl": _check_duration,

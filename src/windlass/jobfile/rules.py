@@ -5,20 +5,28 @@ from collections.abc import Callable, Iterator, Mapping
 
 from windlass.k8s.formats import is_object_name
 from windlass.model import names
+from windlass.model.resources import NVIDIA_GPU, SHARED_SUFFIX
 from windlass.wire import diagnostics, kubernetes_validation, structural_validation
-from windlass.wire.diagnostics import Diagnostic
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy
 from windlass.wire.yaml import tree
 
 Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
 """A function that takes a node and its path, and yields diagnostics."""
 
-RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
+RESERVED_ANNOTATIONS = {
+    names.RUNTIME_ANNOTATION: "runtime",
+    names.BARRIER_ANNOTATION: "barrier",
+    names.ELASTIC_ANNOTATION: "elastic of a role",
+    names.IDLE_ANNOTATION: "idle",
+}
 """Annotations that have their own field in the job file."""
 EXPECTED_SERVICE_NAME = "a name that starts with a letter, because a Service has the same name"
 
 _KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kKmMgGtTpP])([iI]?)[bB]?")
+"""A number of bytes as people write it, e.g. 8GB, 8 gib or 8g."""
 _MIN_MEMORY_BYTES = 1_000_000
 """A smaller number without a unit is probably meant in another unit."""
 
@@ -123,7 +131,14 @@ def check_quantity(
         return
     text = str(node.value)
     if not kubernetes_validation.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
-        yield from structural_validation.wrong_value(node, expected, path)
+        match = _BYTES.fullmatch(text)
+        if match is None:
+            yield from structural_validation.wrong_value(node, expected, path)
+            return
+        number, prefix, binary = match.groups()
+        meant = f"{number}{'k' if prefix in 'kK' and not binary else prefix.upper()}{binary.lower()}"
+        message = f"found the string {diagnostics.quoted(text)}, expected {expected}. Did you mean {meant}?"
+        yield diagnostics.error(node, path, message, fix=Fix(Remedy.REPLACE, meant))
 
 
 def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -136,7 +151,19 @@ def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def check_resources(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    return check_fields(node, {"cpus": check_quantity, "memory": check_memory}, path)
+    return check_fields(node, {"cpus": check_quantity, "memory": check_memory, "gpus": _check_gpus}, path)
+
+
+def _check_gpus(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    shared = tree.dig(node, "shared")
+    tasks = tree.integer_of(shared) if shared is not None else None
+    if shared is not None and tasks is not None and tasks > 1:
+        resource = tree.text_of(tree.dig(node, "resource") or node) or NVIDIA_GPU
+        message = (
+            f"up to {tasks} tasks share a GPU, but its memory is not divided: together they must fit into it. A "
+            f"Kubernetes cluster must offer {resource}{SHARED_SUFFIX}, and the number of tasks per GPU is set there"
+        )
+        yield diagnostics.warning(shared, diagnostics.field(path, "shared"), message)
 
 
 def check_single_source(

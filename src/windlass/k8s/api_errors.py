@@ -5,6 +5,12 @@ from typing import Any
 
 import msgspec
 
+# Validation stops when it has found this number of errors, or when their texts exceed this size.
+MAX_ERRORS = 100
+MAX_ERROR_CHARACTERS = 64 * 1024
+# Maximum length of a value in a message.
+_MAX_VALUE_CHARACTERS = 10 * 1024
+
 
 class FieldError(msgspec.Struct, frozen=True):
     """A validation error of a field."""
@@ -15,6 +21,18 @@ class FieldError(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
+
+
+def first_errors(errors: Iterable[FieldError]) -> list[FieldError]:
+    """Return the errors up to the limits, without computing the others."""
+    found: list[FieldError] = []
+    size = 0
+    for error in errors:
+        found.append(error)
+        size += len(error.field) + len(error.message)
+        if len(found) == MAX_ERRORS or size > MAX_ERROR_CHARACTERS:
+            break
+    return found
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -65,10 +83,14 @@ def json_type(value: Any) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a value as messages of Kubernetes show it."""
+    """Return a value as messages of Kubernetes show it, but shorten a long one."""
     if isinstance(value, str):
-        return quoted(value)
-    return msgspec.json.encode(value).decode()
+        return quoted(_shortened(value))
+    return _shortened(msgspec.json.encode(value).decode())
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
 # The letters after the backslash in the escape sequences of Go.
@@ -160,7 +182,8 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", message, details_of(group, plural, name))
 
 
-def invalid(group: str, kind: str, name: str, errors: list[FieldError]) -> ApiError:
+def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> ApiError:
+    errors = first_errors(errors)
     texts = [str(error) for error in errors]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]

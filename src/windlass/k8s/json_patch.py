@@ -16,6 +16,8 @@ from windlass.k8s import api_errors
 MAX_OPERATIONS = 10_000
 # The limit for the data that copy operations of a patch add. Without it, about 30 operations fill the memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
+# Maximum number of list elements that the insertions and removals of a patch shift, in total.
+MAX_SHIFTED_ITEMS = 50_000_000
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -42,7 +44,6 @@ def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def deep_copy(value: Any) -> Any:
-    """Return a deep copy of a JSON value."""
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
     except OverflowError:
@@ -125,6 +126,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied_bytes = 0
+        self._shifted_items = 0
 
     def apply(self, operation: dict[str, Any]) -> None:
         path, value = _path(operation, "path"), operation.get("value")
@@ -171,7 +173,9 @@ class _Document:
             case list() if path[-1] == "-":
                 container.append(value)
             case list():
-                container.insert(_index(path[-1], len(container) + 1), value)
+                index = _index(path[-1], len(container) + 1)
+                self._count_shifted(len(container) - index)
+                container.insert(index, value)
             case _:
                 _reject()
 
@@ -181,9 +185,19 @@ class _Document:
             case dict() if path[-1] in container:
                 del container[path[-1]]
             case list():
-                del container[_index(path[-1], len(container))]
+                index = _index(path[-1], len(container))
+                self._count_shifted(len(container) - index)
+                del container[index]
             case _:
                 _reject()
+
+    def _count_shifted(self, items: int) -> None:
+        self._shifted_items += items
+        if self._shifted_items > MAX_SHIFTED_ITEMS:
+            message = (
+                f"Request entity too large: the JSON patch shifts more than {MAX_SHIFTED_ITEMS} list elements"
+            )
+            raise api_errors.ApiError(413, "RequestEntityTooLarge", message)
 
     def _replace(self, path: list[str], value: Any) -> None:
         if not path:

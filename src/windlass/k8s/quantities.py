@@ -3,8 +3,9 @@
 import re
 from decimal import ROUND_UP, Decimal
 
+# Kubernetes does not limit the digits, but a number with millions of them exceeds the range of Decimal.
 _FORMAT = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]{1,3}))"
+    r"([+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000}))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]{1,3}))"
 )
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -44,6 +45,13 @@ def canonical(text: str | float, precision: Decimal = _NANO) -> str:
     if match[2] and abs(amount) >= 1024 and amount % 1 == 0:
         return _with_binary_suffix(int(amount))
     return _with_decimal_suffix(amount, has_exponent=match[4] is not None)
+
+
+def half(text: str | float) -> str:
+    """Return half of a valid number of bytes in canonical form, rounded up."""
+    match = _FORMAT.fullmatch(str(text))
+    number = match[1] if match else "0"
+    return canonical(f"{Decimal(number) / 2:f}{str(text)[len(number) :]}", Decimal(1))
 
 
 def _with_binary_suffix(amount: int) -> str:

@@ -7,6 +7,7 @@ Directives: `$patch` replaces or deletes a map, replaces a list or deletes a lis
 As in Kubernetes, many invalid patches cause HTTP 500 with an empty reason.
 """
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, NoReturn
 
@@ -170,7 +171,7 @@ def _retain(original: Object, patch: Object, keys: Any) -> None:
     set_keys = [
         key for key in patch if patch[key] is not None and not key.startswith((_DELETE_VALUES, _SET_ORDER))
     ]
-    if not is_list_of_names or any(key not in keys for key in set_keys):
+    if not is_list_of_names or not set(keys).issuperset(set_keys):
         raise api_errors.bad_request("invalid patch format of retainKeys")
     for key in original.keys() - set(keys):
         del original[key]
@@ -200,7 +201,10 @@ def _delete_values(original: Object, key: str, values: Any, type_name: str) -> N
     if _rule(type_name, field) != _PLAIN_VALUES:
         raise api_errors.bad_request("invalid patch format of primitive list")
     _check_items(current, values)
-    original[field] = [value for value in current if value not in values]
+    if current:
+        identity = _identity(_PLAIN_VALUES)
+        deleted = {identity(value) for value in values}
+        original[field] = [value for value in current if identity(value) not in deleted]
 
 
 def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_name: str) -> None:
@@ -277,15 +281,16 @@ def _ordered(items: list[Any], order: list[Any], server: list[Any], rule: Rule) 
     positions, server_positions = _positions(order, identity), _positions(server, identity)
     listed = [item for item in items if identity(item) in positions]
     listed.sort(key=lambda item: positions[identity(item)])
-    unlisted = [item for item in items if identity(item) not in positions]
-    unlisted.sort(key=lambda item: server_positions.get(identity(item), len(server)))
+    others = [item for item in items if identity(item) not in positions]
+    others.sort(key=lambda item: server_positions.get(identity(item), len(server)))
+    unlisted = deque(others)
     result: list[Any] = []
     for item in listed:
         position = server_positions.get(identity(item), -1)
         while unlisted and server_positions.get(identity(unlisted[0]), position) < position:
-            result.append(unlisted.pop(0))
+            result.append(unlisted.popleft())
         result.append(item)
-    return result + unlisted
+    return [*result, *unlisted]
 
 
 def _positions(items: list[Any], identity: Callable[[Any], Hashable]) -> dict[Hashable, int]:
@@ -343,7 +348,6 @@ def _plain_map(patch: Object) -> Object:
 
 
 def _is_directive(item: Any) -> bool:
-    """Return whether a list item is a directive."""
     if not isinstance(item, dict) or _DIRECTIVE not in item:
         return False
     directive = item[_DIRECTIVE]

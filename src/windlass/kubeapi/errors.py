@@ -70,6 +70,14 @@ class ForbiddenError(ResponseError):
     """The user has no permission, or an admission plugin rejects the request, e.g. because of a quota."""
 
 
+class NamespaceTerminatingError(ForbiddenError):
+    """An object cannot be created because its namespace is being deleted.
+
+    The server may report this shortly after a deleted namespace was created again, since it reads namespaces from a
+    cache.
+    """
+
+
 class UnauthorizedError(ResponseError):
     """The credentials are missing or not accepted."""
 
@@ -93,8 +101,13 @@ _BY_CODE: Mapping[int, type[ResponseError]] = {
 }
 
 
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int = 0
+    causes: tuple[_Cause, ...] | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -118,6 +131,10 @@ def from_response(code: int, headers: Mapping[str, str], body: bytes) -> Respons
             retry_after = float(status.details.retry_after_seconds)
     if code == 409 and failure.reason == "AlreadyExists":
         return AlreadyExistsError(failure, retry_after)
+    details = None if status is None else status.details
+    causes = (details and details.causes) or ()
+    if code == 403 and any(cause.reason == "NamespaceTerminating" for cause in causes):
+        return NamespaceTerminatingError(failure, retry_after)
     error_class = ServerError if code >= 500 else _BY_CODE.get(code, ResponseError)
     return error_class(failure, retry_after)
 

@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -20,7 +21,6 @@ from windlass.kubeapi.errors import (
     UnauthorizedError,
 )
 from windlass.kubeapi.resources import Resource
-from windlass.kubeapi.transport import Transport
 
 PAGE_SIZE = 500
 LIST_SECONDS = 60.0
@@ -68,12 +68,22 @@ def _ignore(error: ApiError) -> None:
     pass
 
 
+class Source(Protocol):
+    """The part of `Transport` that a Reflector uses. The Simulation has its own implementation."""
+
+    def send(self, request: requests.Request, timeout: float) -> Awaitable[bytes]: ...
+
+    def stream(
+        self, request: requests.Request, max_seconds: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+
 class Reflector:
     """Lists and watches one resource. `receive` is called in the order of the changes and must not block."""
 
     def __init__(
         self,
-        transport: Transport,
+        source: Source,
         resource: Resource,
         *,
         namespace: str = "",
@@ -88,7 +98,7 @@ class Reflector:
     ) -> None:
         self.listed = asyncio.Event()
         """Set after the first list."""
-        self._transport = transport
+        self._source = source
         self._resource = resource
         self._namespace = namespace
         self._label_selector = label_selector
@@ -158,7 +168,7 @@ class Reflector:
         request = requests.list_page(
             self._resource, self._namespace, self._label_selector, size, token, self._field_selector
         )
-        body = await self._transport.send(request, LIST_SECONDS)
+        body = await self._source.send(request, LIST_SECONDS)
         try:
             page = responses.decode_page(body)
         except msgspec.DecodeError as error:
@@ -194,7 +204,7 @@ class Reflector:
         """Receive events until the watch ends. Return whether any event was received."""
         splitter = responses.LineSplitter()
         has_received = False
-        async with self._transport.stream(request, max_seconds) as chunks:
+        async with self._source.stream(request, max_seconds) as chunks:
             async for chunk in chunks:
                 for line in splitter.feed(chunk):
                     self._receive_line(line, request)

@@ -41,16 +41,22 @@ SERVICES = Resource("", "v1", "services")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts")
 PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims")
 PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", is_namespaced=False)
+NODES = Resource("", "v1", "nodes", is_namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", is_namespaced=False)
 JOBS = Resource("batch", "v1", "jobs")
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets")
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", is_namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", is_namespaced=False
+)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", is_namespaced=False
 )
+ATTEMPT_RECORDS = Resource(names.GANG_GROUP, names.VERSION, names.RECORD_PLURAL)
 GANGS = Resource(names.GANG_GROUP, names.VERSION, names.GANG_PLURAL)
 
 

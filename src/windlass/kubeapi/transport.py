@@ -158,6 +158,8 @@ class Transport:
         # aiohttp drops the body of the response that rejects a WebSocket, so a trace reads it.
         tracing = aiohttp.TraceConfig()
         tracing.on_request_end.append(lambda _session, _context, end: _record_rejection(end, rejections))
+        # aiohttp would follow a redirect with the client certificate.
+        tracing.on_request_redirect.append(lambda _session, _context, found: _reject_redirect(request, found))
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
                 connector=self._opened_session().connector,
@@ -335,6 +337,10 @@ async def _record_rejection(
     response = end.response
     if response.status >= 300:
         rejections.append(errors.from_response(response.status, response.headers, await response.read()))
+
+
+async def _reject_redirect(request: Request, found: aiohttp.TraceRequestRedirectParams) -> None:
+    raise NotKubernetesError(f"{request}: {_not_kubernetes_message(found.response)}")
 
 
 class _Deadline:

@@ -6,14 +6,14 @@ socket that only its owner may open, without TLS or token.
 """
 
 import asyncio
-import hmac
+import functools
 import logging
 import os
 import random
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,14 +22,29 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from windlass.k8s import api_errors
-from windlass.localcluster.apiserver import bodies, credentials, pod_metrics, request_info, responses
+from windlass.localcluster import private_files
+from windlass.localcluster.apiserver import (
+    access_reviews,
+    bodies,
+    credentials,
+    pod_metrics,
+    request_info,
+    responses,
+)
+from windlass.localcluster.apiserver.authentication import Authenticator
+from windlass.localcluster.apiserver.authorization import default_roles, rules, users
+from windlass.localcluster.apiserver.authorization.authorizer import Authorizer
+from windlass.localcluster.apiserver.authorization.users import User
+from windlass.localcluster.apiserver.connections import TlsServer
+from windlass.localcluster.apiserver.definitions.checks import RESERVED_GROUPS
 from windlass.localcluster.apiserver.handlers import ResourceHandlers
 from windlass.localcluster.apiserver.kinds import definitions, table
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.meta_endpoints import MetaEndpoints
-from windlass.localcluster.apiserver.options import WriteOptions
+from windlass.localcluster.apiserver.options import WriteOptions, parse_query
 from windlass.localcluster.apiserver.pod_metrics import Meter, MetricsHandler
 from windlass.localcluster.apiserver.registry import Registry
+from windlass.localcluster.apiserver.service_account_tokens import ServiceAccountTokens
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watches
 from windlass.localcluster.controllers import event_ttl
@@ -40,8 +55,9 @@ from windlass.localcluster.store_types import Change, StoreError
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _random_bits = random.Random(secrets.token_bytes(32)).getrandbits  # noqa: S311
+DATABASE = "cluster.db"
+"""The file in the data directory with the objects."""
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -59,7 +75,10 @@ class ApiServer:
         history_length: int = HISTORY_LENGTH,
     ) -> None:
         self._data = data
-        self.store = Store(data / "cluster.db", history_length, schedule=_call_soon)
+        private_files.check(data)
+        self.store = Store(
+            data / DATABASE, history_length, schedule=_call_soon, must_exist=credentials.exist(data)
+        )
         self.credentials = credentials.load_or_create(data)
         self.registry = Registry(table.KINDS)
         self.lifecycle = Lifecycle(
@@ -73,18 +92,33 @@ class ApiServer:
         self.url = ""
         # Called when a write fails, e.g. to free disk space.
         self.on_store_failure: Callable[[], None] = lambda: None
+        self.account_tokens = ServiceAccountTokens(
+            self.credentials.key, self.store, clock=self.lifecycle.clock, new_id=_new_uid
+        )
+        self._authorizer = Authorizer(self.store)
+        self._authenticator = Authenticator(self.credentials.token, self.account_tokens, self._authorizer)
         self._api = ResourceHandlers(
-            self.lifecycle, self.watches, body_timeout_seconds, self._wait_for_commit
+            self.lifecycle,
+            self.watches,
+            self._authorizer,
+            self.account_tokens,
+            body_timeout_seconds,
+            self.wait_for_commit,
+        )
+        self._reviews = access_reviews.ReviewHandler(
+            self._authorizer, self.account_tokens, body_timeout_seconds
         )
         self._meta_endpoints = MetaEndpoints(self.registry, lambda: urlsplit(self.url).netloc)
+        self._meta_endpoints.add_computed_kinds(access_reviews.KINDS)
         self._pod_metrics: MetricsHandler | None = None
+        self._tls: TlsServer | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._socket_path: Path | None = None
         self.store.listen(self._on_change)
         for definition in self.store.all(DEFINITIONS):
             self._define(definition)
-        self._create_namespaces()
+        self._create_default_objects()
         self.collector = GarbageCollector(self.lifecycle)
         self.volumes = VolumeController(self.lifecycle, data / "volumes")
 
@@ -97,12 +131,12 @@ class ApiServer:
             raise CannotListenError(
                 f"cannot listen on {host}: it is not a loopback address. Use 127.0.0.1 or ::1."
             )
-        runner = await self._serve(self._authenticate)
-        site = web.TCPSite(runner, host, port, ssl_context=self.credentials.server_context())
-        await _listen(site, f"{host}:{port}")
-        bound = runner.addresses[0]
-        url_host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self.url = f"https://{url_host}:{bound[1]}"
+        # The default objects of a new cluster are committed before the first request.
+        await self.wait_for_commit()
+        bound = _bind_tcp_socket(host, port)
+        await self.listen_on(bound)
+        url_host = f"[{host}]" if ":" in host else host
+        self.url = f"https://{url_host}:{bound.getsockname()[1]}"
         if socket_path is not None:
             await self._listen_on_unix_socket(socket_path)
         for coroutine in (self.collector.run(), event_ttl.run(self.lifecycle)):
@@ -115,12 +149,14 @@ class ApiServer:
     def set_pod_meter(self, meter: Meter) -> None:
         """Serve the pod metrics API from this meter."""
         self._pod_metrics = MetricsHandler(self.lifecycle, meter)
-        self._meta_endpoints.set_computed_kinds(pod_metrics.KINDS)
+        self._meta_endpoints.add_computed_kinds(pod_metrics.KINDS)
 
     async def listen_on(self, bound: socket.socket) -> None:
         """Listen on one more socket, with TLS and token."""
-        runner = await self._serve(self._authenticate)
-        await web.SockSite(runner, bound, ssl_context=self.credentials.server_context()).start()
+        if self._tls is None:
+            self._tls = TlsServer(self._authenticate, self.credentials.server_context())
+            await self._run(self._tls)
+        self._tasks.append(self._tls.listen(bound))
 
     async def stop(self) -> None:
         self.watches.close()
@@ -134,38 +170,47 @@ class ApiServer:
             self._socket_path.unlink(missing_ok=True)
         self.store.close()
 
-    async def _serve(self, handler: Handler) -> web.ServerRunner:
+    async def _run(self, server: web.Server) -> web.ServerRunner:
         # The low-level server: one function handles every path, so no router is needed.
-        server = web.Server(handler, access_log=None, handler_cancellation=True, auto_decompress=False)
         runner = web.ServerRunner(server, shutdown_timeout=2)
         await runner.setup()
         self._runners.append(runner)
         return runner
 
     async def _listen_on_unix_socket(self, path: Path) -> None:
-        runner = await self._serve(self._handle)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        await _listen(web.SockSite(runner, _bind_unix_socket(path)), str(path))
+        handler = functools.partial(self._handle, users.ADMINISTRATOR)
+        server = web.Server(handler, access_log=None, handler_cancellation=True, auto_decompress=False)
+        runner = await self._run(server)
+        private_files.make_folder(path.parent)
+        try:
+            await web.SockSite(runner, _bind_unix_socket(path)).start()
+        except OSError as error:
+            raise _cannot_listen(str(path), error) from error
         self._socket_path = path
 
     async def _authenticate(self, request: web.BaseRequest) -> web.StreamResponse:
-        error = self._auth_error(request)
-        return error_response(error, request) if error is not None else await self._handle(request)
+        try:
+            _check_origin(request)
+            user = self._authenticator.user_of(request)
+        except api_errors.ApiError as error:
+            return error_response(error, request)
+        if self._tls is not None:
+            self._tls.admit(request, "" if user.is_administrator else user.name)
+        return await self._handle(user, request)
 
-    def _auth_error(self, request: web.BaseRequest) -> api_errors.ApiError | None:
-        headers = request.headers
-        if not _is_own_host(headers.get("Host", "")):
-            return _forbidden(f"the Host header {headers.get('Host', '')!r} is not a name of this server")
-        origin = headers.get("Origin")
-        if origin is not None and not _is_own_origin(origin):
-            return _forbidden(f"pages of the origin {origin!r} may not use this server")
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        is_authenticated = scheme.lower() == "bearer" and hmac.compare_digest(
-            token.strip().encode("utf-8", "replace"), self.credentials.token.encode()
-        )
-        return None if is_authenticated else api_errors.unauthorized()
+    def _authorize(self, user: User, request: web.BaseRequest, info: request_info.RequestInfo | None) -> User:
+        """Return the user, or the one that the request impersonates. Raises ApiError if the request is not allowed."""
+        user = self._authenticator.impersonated(user, request)
+        if not user.is_administrator:
+            query = parse_query(request.query_string)
+            attributes = rules.attributes_of(request.method, request.path, info, query)
+            self._authorizer.check(user, attributes)
+            stream = rules.stream_attributes(attributes)
+            if stream is not None:
+                self._authorizer.check(user, stream)
+        return user
 
-    async def _wait_for_commit(self) -> None:
+    async def wait_for_commit(self) -> None:
         """Wait until all writes are committed, including those of other requests, which the response may depend on."""
         if self.store.is_committed:
             return
@@ -182,15 +227,18 @@ class ApiServer:
         self.store.on_commit(resolve)
         await committed
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, user: User, request: web.BaseRequest) -> web.StreamResponse:
         try:
             info = request_info.parse(request.raw_path.partition("?")[0])
+            user = self._authorize(user, request, info)
             if info is None:
                 return self._meta_endpoints.handle(request)
             if self._pod_metrics is not None and info.group == pod_metrics.GROUP:
                 return await self._pod_metrics.handle(request, info)
-            response = await self._api.handle(request, info)
-            await self._wait_for_commit()
+            if info.group in access_reviews.GROUPS:
+                return await self._reviews.handle(request, info, user)
+            response = await self._api.handle(request, info, user)
+            await self.wait_for_commit()
             return response
         except api_errors.ApiError as error:
             # An error may depend on uncommitted writes of other requests.
@@ -213,7 +261,7 @@ class ApiServer:
         self, error: api_errors.ApiError, request: web.BaseRequest
     ) -> web.StreamResponse:
         try:
-            await self._wait_for_commit()
+            await self.wait_for_commit()
         except StoreError as failure:
             self.on_store_failure()
             return error_response(api_errors.internal(str(failure)), request)
@@ -237,14 +285,21 @@ class ApiServer:
             # One broken definition must not prevent the others from being served.
             logger.exception("cannot serve the definition %s", name)
             kinds = ()
+        if definition["spec"]["group"] in RESERVED_GROUPS:
+            logger.warning(
+                "the definition %s is not served: its group is reserved for kinds of the server. Delete it.",
+                name,
+            )
         self.registry.define(name, kinds)
 
-    def _create_namespaces(self) -> None:
-        kind = self.registry.built_in("namespaces")
-        for name in _NAMESPACES:
-            if self.store.get("namespaces", name) is None:
-                namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                self.lifecycle.create(kind, "", namespace, WriteOptions())
+    def _create_default_objects(self) -> None:
+        namespaces = (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _NAMESPACES
+        )
+        for obj in (*namespaces, *default_roles.objects()):
+            kind = self.registry.find_by_kind(obj["apiVersion"], obj["kind"])
+            if kind is not None and self.store.get(kind.resource, obj["metadata"]["name"]) is None:
+                self.lifecycle.create(kind, "", obj, WriteOptions())
 
 
 def error_response(error: api_errors.ApiError, request: web.BaseRequest) -> web.Response:
@@ -262,6 +317,15 @@ def _forbidden(message: str) -> api_errors.ApiError:
     return api_errors.ApiError(403, "Forbidden", message)
 
 
+def _check_origin(request: web.BaseRequest) -> None:
+    """Reject requests from web pages of other origins, and requests for other host names."""
+    host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+    if not _is_own_host(host):
+        raise _forbidden(f"the Host header {host!r} is not a name of this server")
+    if origin is not None and not _is_own_origin(origin):
+        raise _forbidden(f"pages of the origin {origin!r} may not use this server")
+
+
 _NETLOC = re.compile(r"(?:\[([0-9a-f:]+)\]|([a-z0-9.-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
 
 
@@ -274,6 +338,14 @@ def _is_own_host(netloc: str) -> bool:
 def _is_own_origin(origin: str) -> bool:
     scheme, _, netloc = origin.partition("://")
     return scheme == "https" and _is_own_host(netloc)
+
+
+def _bind_tcp_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise _cannot_listen(f"{host}:{port}", error) from error
 
 
 def _bind_unix_socket(path: Path) -> socket.socket:
@@ -307,14 +379,11 @@ def _remove_stale_socket(path: Path) -> None:
     raise CannotListenError(f"cannot listen on {path}: another server is using it. Choose another path.")
 
 
-async def _listen(site: web.BaseSite, address: str) -> None:
-    try:
-        await site.start()
-    except OSError as error:
-        raise CannotListenError(
-            f"cannot listen on {address}: {error.strerror or error}."
-            " Another server may be using it. Choose another address."
-        ) from error
+def _cannot_listen(address: str, error: OSError) -> CannotListenError:
+    return CannotListenError(
+        f"cannot listen on {address}: {error.strerror or error}."
+        " Another server may be using it. Choose another address."
+    )
 
 
 def _call_soon(function: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The objects of the cluster in SQLite. This is the only module that contains SQL.
+"""The objects of the cluster in SQLite. This module and `store_file` are the only ones that contain SQL.
 
 One sequence of versions covers all objects: each write takes the next number, which becomes the object's
 resourceVersion. A bounded history keeps the latest changes, each with the object before and after the change. A watch
@@ -15,7 +15,6 @@ which dependents are found. A key, in the column `place`, is `namespace/name`, o
 
 import contextlib
 import logging
-import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import store_types
+from windlass.localcluster import store_file, store_types
 from windlass.localcluster.store_types import (
     AlreadyExistsError,
     Change,
@@ -37,28 +36,9 @@ from windlass.localcluster.store_types import (
 
 logger = logging.getLogger(__name__)
 
-# The version of the tables below. A file with a higher version was written by a newer release and is rejected.
-DATA_VERSION = 1
 # Limits of the history. A watch that is further behind cannot resume.
 HISTORY_LENGTH = 20_000
 HISTORY_BYTES = 64 * 1024 * 1024
-# The table `forgotten` has one row: the newest version that was deleted from the history.
-_TABLES = """
-CREATE TABLE objects (
-    resource TEXT NOT NULL, place TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (resource, place)
-);
-CREATE TABLE history (
-    version INTEGER PRIMARY KEY, resource TEXT NOT NULL, place TEXT NOT NULL, before BLOB, after BLOB
-);
-CREATE TABLE owners (
-    owner TEXT NOT NULL, resource TEXT NOT NULL, place TEXT NOT NULL,
-    PRIMARY KEY (owner, resource, place)
-) WITHOUT ROWID;
-CREATE TABLE forgotten (version INTEGER NOT NULL);
-INSERT INTO forgotten VALUES (0);
-"""
-
 # The first change of each object after a version: its `before` is the object as of that version.
 _STATE_AT_VERSION = """
 SELECT place, before FROM history JOIN (
@@ -79,7 +59,10 @@ class Store:
         history_length: int = HISTORY_LENGTH,
         history_bytes: int = HISTORY_BYTES,
         schedule: Callable[[Callable[[], None]], object] | None = None,
+        *,
+        must_exist: bool = False,
     ) -> None:
+        """Open the file, or create it unless it `must_exist`. Raises StoreError."""
         self._max_history_length = history_length
         self._max_history_bytes = history_bytes
         self._listeners: list[Callable[[Change], None]] = []
@@ -87,16 +70,18 @@ class Store:
         self._schedule = schedule
         self._uncommitted: list[Change] = []
         self._commit_callbacks: list[Callable[[StoreError | None], None]] = []
-        self._db = _open(path)
-        self.version = self._first_value("SELECT coalesce(max(version), 0) FROM history")
-        # The newest version that is no longer in the history.
-        self.compacted_version = self._first_value("SELECT version FROM forgotten")
-        # Version and size of each change in the history.
-        self._sizes = deque(
-            self._db.execute(
-                "SELECT version, coalesce(length(before), 0) + coalesce(length(after), 0) FROM history ORDER BY version"
+        self._db = store_file.open_database(path, must_exist=must_exist)
+        with store_file.reporting_damage(path, self._db):
+            self.version = self._first_value("SELECT coalesce(max(version), 0) FROM history")
+            # The newest version that is no longer in the history.
+            self.compacted_version = self._first_value("SELECT version FROM forgotten")
+            # Version and size of each change in the history.
+            self._sizes = deque(
+                self._db.execute(
+                    "SELECT version, coalesce(length(before), 0) + coalesce(length(after), 0)"
+                    " FROM history ORDER BY version"
+                )
             )
-        )
         self._history_bytes = sum(size for _, size in self._sizes)
         # The compacted version after the next commit.
         self._next_compacted_version = self.compacted_version
@@ -271,9 +256,7 @@ class Store:
         self.version = self.committed_version
         self._uncommitted = []
         self._next_compacted_version = self.compacted_version
-        failure = StoreError(
-            f"cannot store the object: {error}. Check that the disk of the data directory has free space."
-        )
+        failure = store_file.write_error(error)
         self._run_commit_callbacks(failure)
         return failure
 
@@ -394,57 +377,3 @@ def _call(listener: Callable[[Change], None], change: Change) -> None:
         listener(change)
     except Exception:
         logger.exception("a listener failed on a change of %s %s", change.resource, change.key)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The file contains secrets. SQLite gives its other files the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        path.chmod(0o600)
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot use the data directory {path.parent}: {error}") from error
-    try:
-        _prepare(connection, path)
-    except sqlite3.Error as error:
-        connection.close()
-        raise _open_error(path, error) from error
-    except StoreError:
-        connection.close()
-        raise
-    return connection
-
-
-def _open_error(path: Path, error: sqlite3.Error) -> StoreError:
-    if not isinstance(error, sqlite3.OperationalError):
-        return StoreError(
-            f"cannot read {path}: it is not a Windlass database ({error}). Move it to another directory."
-        )
-    if "locked" in str(error):
-        return StoreError(
-            f"cannot use the data directory {path.parent}: another server is using it. Stop that server first."
-        )
-    return StoreError(f"cannot use the data directory {path.parent}: {error}")
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    # An exclusive lock rejects a second server and avoids the shared memory that several readers would need.
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    # 8192 pages are 32 MiB. A checkpoint waits for the disk, so it runs less often than by default (after 4 MiB).
-    connection.execute("PRAGMA wal_autocheckpoint = 8192")
-    connection.execute("BEGIN EXCLUSIVE")
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found > DATA_VERSION:
-        connection.execute("ROLLBACK")
-        raise StoreError(
-            f"cannot use {path}: a newer release wrote it (data version {found}, supported: {DATA_VERSION})."
-            " Use that release or another data directory."
-        )
-    if found == 0:
-        for statement in _TABLES.split(";"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {DATA_VERSION}")
-    connection.execute("COMMIT")

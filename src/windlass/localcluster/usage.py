@@ -1,4 +1,4 @@
-"""Compute the CPU and memory usage of containers from two samples.
+"""Compute the resource usage of containers from two samples.
 
 A rate covers the window between two samples. The start of a container counts as a sample without usage. A window of
 more than MAX_WINDOW seconds does not represent current usage: if both the last sample and the start of a container are
@@ -34,6 +34,9 @@ class ContainerUsage(msgspec.Struct, frozen=True):
     nanocores: int
     memory_bytes: int
     window_seconds: float
+    gpus: float | None = None
+    """Number of GPUs that are fully used on average; None if it is not known."""
+    gpu_memory_bytes: int | None = None
 
 
 class PodUsage(msgspec.Struct, frozen=True):

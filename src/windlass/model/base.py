@@ -22,8 +22,8 @@ def manifest(api_version: str, kind: str, metadata: Json, **fields: Any) -> Json
 
 
 class Dense(msgspec.Struct, frozen=True, rename=wire_name, gc=False):
-    """A value that encodes fields with their default too, as FrameworkController writes a status. None is null."""
+    """A value that is encoded with all fields, as FrameworkController writes a status. None is encoded as null."""
 
 
 class Sparse(msgspec.Struct, frozen=True, rename=wire_name, gc=False, omit_defaults=True):
-    """A value that omits fields with their default, as people write a spec."""
+    """A value that is encoded without fields that equal their default, as people write a spec."""

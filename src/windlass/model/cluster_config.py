@@ -54,14 +54,14 @@ class TensorFlowCluster(_ConfigStruct, frozen=True):
     """Idle TensorFlow servers for a client to use."""
 
     jobs: tuple[TaskGroup, ...]
-    image: str = ""
+    image: str = "tensorflow/tensorflow:2.21.0"
     namespace: str = ""
 
 
 class JupyterService(_ConfigStruct, frozen=True):
     """A notebook server with a password."""
 
-    image: str
+    image: str = "quay.io/jupyter/tensorflow-notebook:2026-10-05"
     password: str = ""
     """Password. Default: one is generated and shown once."""
     namespace: str = ""

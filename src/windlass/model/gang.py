@@ -29,7 +29,8 @@ class GangRole(Sparse, frozen=True):
     port: int = 0
     """Port that its tasks listen on."""
     slots: int = 1
-    """Number of MPI slots of each task: its GPUs, otherwise its whole CPUs; at least 1."""
+    """Number of MPI slots of each task: the annotation `windlass.dev/slots`, otherwise its GPUs, otherwise its whole
+    CPUs; at least 1."""
     members: tuple[GangMember, ...] = ()
 
 

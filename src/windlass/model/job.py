@@ -12,11 +12,13 @@ import msgspec
 from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.companions import Companion, CompanionSpec, Hub, Jupyter, TensorBoard
-from windlass.model.feature_annotations import Runtime
+from windlass.model.feature_annotations import Runtime, TaskRange
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
 from windlass.model.resources import Port, Quantity, Resources
 
 VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
+
+MAX_SLOTS = 10_000
 
 DnsLabel = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 RoleName = Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
@@ -28,8 +30,11 @@ Command = Annotated[
 Duration = Annotated[
     int | str, msgspec.Meta(description="a duration: seconds, or e.g. 90s, 15m, 1h30m or 7d")
 ]
+INHERIT = "inherit"
+"""Key of `env` with a list of variables of the user's shell, instead of a value."""
+
 Value = Annotated[
-    str | int | float | bool | Json,
+    str | int | float | bool | Json | tuple[Variable, ...],
     msgspec.Meta(
         description="a value, or its source as in Kubernetes' valueFrom, e.g. "
         "{secretKeyRef: {name: keys, key: token}}"
@@ -46,6 +51,11 @@ class Retry(Sparse, frozen=True, kw_only=True):
     """Number of restarts of a single task while the others keep running. 0: its failure is a failure of the job."""
     transient: Count = 10
     """Number of retries after transient failures, e.g. a lost node. They do not count towards `job` and `task`."""
+
+
+Restarts = Annotated[
+    Count | Retry, msgspec.Meta(description="a number of restarts, or a mapping such as {job: 3, task: 0}")
+]
 
 
 class Nfs(Sparse, frozen=True, kw_only=True):
@@ -130,6 +140,15 @@ class Volume(Sparse, frozen=True, kw_only=True):
     """Name of a Secret whose entries are the files."""
 
 
+class Elastic(Sparse, frozen=True, kw_only=True):
+    """The range of the number of tasks of an elastic role: training continues with any number in it."""
+
+    min: Annotated[int, msgspec.Meta(ge=1, le=MAX_TASK_NUMBER)]
+    """Minimum number of tasks for training."""
+    max: Annotated[int, msgspec.Meta(ge=1, le=MAX_TASK_NUMBER)]
+    """Maximum number of tasks, also for `windlass scale`."""
+
+
 class Role(Sparse, frozen=True, kw_only=True):
     """A number of identical tasks. Fields here override those of the job."""
 
@@ -139,6 +158,8 @@ class Role(Sparse, frozen=True, kw_only=True):
     """Container image. Default: the job's."""
     command: Command | None = None
     """Command. Default: the job's."""
+    idle: bool | None = None
+    """Run an idle TensorFlow server instead of a command, for a notebook or another client. Default: the job's."""
     env: dict[Variable, Value] = {}
     """Environment variables, added to those of the job."""
     resources: Resources | None = None
@@ -149,11 +170,20 @@ class Role(Sparse, frozen=True, kw_only=True):
     """Required node labels, added to the job's."""
     tolerations: tuple[Json, ...] = ()
     """Tolerations, added to the job's."""
+    elastic: Elastic | None = None
+    """With pytorch and torchrun: the range of the number of tasks. A failed task is retried alone, and the number of
+    tasks may change, while the others continue from the last checkpoint."""
+    slots: Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)] | None = None
+    """Number of processes that mpirun starts in each task (runtime mpi). Default: its GPUs, otherwise its whole CPUs,
+    otherwise 1."""
     retry: Count | None = None
-    """Number of restarts of a single task of this role. Default: `retry.task` of the job."""
+    """Number of restarts of a single task of this role. Default: `retry.task` of the job, at least 3 if the job has
+    an elastic role."""
     completion: CompletionPolicySpec | None = None
     """Numbers of failed or succeeded tasks of this role that end the job; 0 and -1 disable the rule. Default: depends
-    on the runtime."""
+    on the runtime; an elastic role succeeds when `elastic.min` tasks have succeeded."""
+    shm_size: Quantity | None = None
+    """Size of /dev/shm of each task. Default: the job's, else half of the memory limit of the role, or 1Gi."""
     pod: Json = {}
     """Pod template fields, merged after the job's."""
 
@@ -176,12 +206,17 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Folder or file with the code, relative to the job file. Every task gets a copy (on an embedded cluster, the
     original) and starts in its folder; no image is built."""
     command: Command | None = None
-    """Command of every task. A string without shell syntax is run directly, any other by /bin/sh; a list contains the
-    program and its arguments."""
+    """Command of every task; with mpi and a launcher, only of the launcher. A string without shell syntax is run
+    directly, any other by /bin/sh; a list contains the program and its arguments. Without one, tasks with the runtime
+    tensorflow run the entrypoint of their image."""
+    idle: bool | None = None
+    """With tensorflow: run an idle TensorFlow server, for a notebook or another client, in every task that belongs to
+    the TensorFlow cluster and has no command."""
     roles: dict[RoleName, Role] = {}
     """Roles by name (lower-case letters and digits). At least one has a task."""
     env: dict[Variable, Value] = {}
-    """Environment variables of every task: a value, or its source as in Kubernetes' valueFrom."""
+    """Environment variables of every task: a value, or its source as in Kubernetes' valueFrom. `inherit` with a list
+    names variables of the shell for `windlass run`, e.g. {inherit: [CUDA_VISIBLE_DEVICES, HF_TOKEN]}."""
     env_from: tuple[Json, ...] = ()
     """Sources of variables as in Kubernetes, e.g. [{secretRef: {name: keys}}]."""
     secrets: dict[Variable, str] = {}
@@ -203,14 +238,15 @@ class Job(Sparse, frozen=True, kw_only=True):
     hub: Hub | None = None
     """JupyterHub for the job, for several users."""
     shm_size: Quantity | None = None
-    """Size of /dev/shm, in memory: data loaders with many processes need more than a container's default of 64Mi."""
+    """Size of /dev/shm of each task, in memory, which counts towards the memory limit. Default: half of the memory
+    limit of the role, or 1Gi without one."""
     port: Port | None = None
     """Port on which tasks listen for each other. Default: 2222 with tensorflow, pytorch and jax, none with mpi and
     plain."""
     barrier: bool = False
     """Start the tasks only when all of them have addresses. Always on with mpi."""
-    retry: Retry = Retry()
-    """Numbers of retries."""
+    retry: Restarts = Retry()
+    """Numbers of retries. A single number sets `job`."""
     pending_deadline: Duration | None = None
     """Maximum time that a task may be pending, e.g. for its image or for free resources."""
     active_deadline: Duration | None = None
@@ -231,6 +267,31 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Annotations of the Framework or, with `windlass render --target plain`, of the Jobs and StatefulSets."""
     pod: Json = {}
     """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
+
+    @property
+    def elastic_ranges(self) -> dict[str, TaskRange]:
+        """The ranges of elastic roles, by role."""
+        return {
+            name: TaskRange(role.elastic.min, role.elastic.max)
+            for name, role in self.roles.items()
+            if role.elastic is not None
+        }
+
+    @property
+    def inherited(self) -> tuple[str, ...]:
+        """Names of the variables of the user's shell in `env`."""
+        names_of_shell = self.env.get(INHERIT, ())
+        return names_of_shell if isinstance(names_of_shell, tuple) else ()
+
+    @property
+    def variables(self) -> dict[str, Value]:
+        """The variables in `env`."""
+        return {name: value for name, value in self.env.items() if not isinstance(value, tuple)}
+
+    @property
+    def retries(self) -> Retry:
+        """The numbers of retries."""
+        return Retry(job=self.retry) if isinstance(self.retry, int) else self.retry
 
     @property
     def companions(self) -> dict[Companion, CompanionSpec]:

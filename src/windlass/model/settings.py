@@ -78,6 +78,19 @@ class LogObjectSnapshot(Sparse, frozen=True):
     """Snapshots of pods."""
 
 
+class History(Sparse, frozen=True):
+    """Records of finished attempts, which remain when their Framework is deleted."""
+
+    enabled: bool = False
+    """Write an AttemptRecord when an attempt of a Framework has ended. The embedded cluster always does."""
+    records_per_job: Positive = 100
+    """Maximum number of records of one job name in a namespace. The oldest ones are deleted."""
+    retain_sec: Positive = 90 * 24 * 3600
+    """Time to keep a record."""
+    bytes_per_namespace: Positive = 64 * 1024 * 1024
+    """Maximum size of the records of a namespace. The oldest ones are deleted."""
+
+
 class Settings(Sparse, frozen=True):
     kube_api_server_address: str = ""
     """URL of the API server; overrides the kubeconfig. Default: `$KUBE_APISERVER_ADDRESS`."""
@@ -144,6 +157,8 @@ class Settings(Sparse, frozen=True):
     retryBackoff is longer."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """When complete objects are logged."""
+    history: History = History()
+    """Records of finished attempts."""
     pod_failure_spec: tuple[FailureClass, ...] = ()
     """Failure classes that replace the built-in ones. They are matched in order, after the built-in classes of the exit
     codes 200, 201 and 210, which are not replaced. Each has a `code`, a

@@ -41,6 +41,26 @@ class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     completion_status: TaskAttemptCompletionStatus | None = None
 
 
+class RetryOutcome(Sparse, frozen=True):
+    """The decision of the retry policy about an attempt, with its reason."""
+
+    should_retry: bool
+    reason: str = ""
+    is_counted: bool = False
+    """Whether the retry counts for maxRetryCount."""
+    delay_sec: int = 0
+
+
+class EndedTaskAttempt(Sparse, frozen=True, kw_only=True):
+    """A completed attempt of a task, with the decision of the retry policy."""
+
+    role: str
+    index: int
+    attempt: TaskAttemptStatus
+    retry: RetryOutcome | None = None
+    """Absent for a task that ended with the Framework attempt."""
+
+
 class TaskStatus(Dense, frozen=True, kw_only=True):
     index: int
     instance_uid: str | None = None
@@ -141,6 +161,13 @@ class FrameworkStatus(Dense, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     summary: Summary = Summary()
     holding: Holding = Holding()
+    earlier_task_attempts: tuple[EndedTaskAttempt, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Attempts of tasks that were retried in this Framework attempt, oldest first, up to a limit. Absent unless records
+    of attempts are enabled."""
+
+    @property
+    def earlier_attempts(self) -> tuple[EndedTaskAttempt, ...]:
+        return () if self.earlier_task_attempts is msgspec.UNSET else self.earlier_task_attempts
 
     def condition(self, condition_type: ConditionType) -> Condition | None:
         return next((condition for condition in self.conditions if condition.type == condition_type), None)

@@ -11,9 +11,9 @@ import msgspec
 
 from windlass.discovery import environment as discovery
 from windlass.discovery import tf_server
-from windlass.model import names, role_names
+from windlass.model import names
 from windlass.model.base import Json, manifest
-from windlass.model.feature_annotations import Barrier, Runtime, requested_features
+from windlass.model.feature_annotations import ALL, NONE, Barrier, requested_features
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
 from windlass.objects import barrier, environment, placeholders
@@ -24,6 +24,9 @@ class PodOptions(msgspec.Struct, frozen=True):
     """Pod options that are not stored in the Framework."""
 
     barrier_image: str = ""
+    has_entrypoints: bool = True
+    """Whether a container without a command runs the entrypoint of its image. An embedded cluster pulls no images:
+    there, such a container of TensorFlow runs an idle server even if the Framework does not say so."""
     ports: Mapping[str, int] | None = None
     """Port of the first task of each role if pods share one network."""
 
@@ -85,7 +88,7 @@ class PodFactory:
         if not isinstance(user_spec, dict):
             return user_spec
         spec = _with_variables(user_spec, variables)
-        if self._features.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
+        if self._features.is_idle_server(role, default=NONE if self._options.has_entrypoints else ALL):
             spec = _with_tensorflow_server(spec)
         if self._features.uses_dns_names:
             spec = _with_dns_name(spec, self._framework.name, role, index)

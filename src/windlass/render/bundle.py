@@ -8,12 +8,12 @@ from windlass.discovery import ports
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.render import prerequisites
-from windlass.render.code import Packed, config_map_name
+from windlass.render import code, prerequisites
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
 from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.plain import manifests, unsupported
+from windlass.render.ssh import KeyPair
 from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
 
@@ -73,6 +73,7 @@ def objects(
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
     resolved: ResolvedCompanions | None = None,
+    ssh_key: KeyPair | None = None,
 ) -> tuple[RenderedObject, ...]:
     """Return all objects of a job in the order of their creation.
 
@@ -81,8 +82,10 @@ def objects(
     resolved = msgspec.structs.replace(
         resolved or ResolvedCompanions(), is_plain=framework is None, prefix=prefix
     )
-    before = prerequisites.objects_of(job, archive=archive, share=share, folders=folders, resolved=resolved)
+    before = prerequisites.objects_of(
+        job, archive=archive, share=share, folders=folders, resolved=resolved, ssh_key=ssh_key
+    )
     if framework is not None:
         return (*before, RenderedObject(Part.FRAMEWORK, framework))
-    code = None if archive is None else Packed(config_map_name(job.name))
-    return (*before, *manifests.plain(job, code, share, folders=folders, prefix=prefix))
+    packed = None if archive is None else code.packed(job.name, archive)
+    return (*before, *manifests.plain(job, packed, share, folders=folders, prefix=prefix))

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from windlass.jobfile import cluster_config as jobfile_config
+from windlass.model import names, role_names
 from windlass.model.base import Json
 from windlass.model.cluster_config import JupyterService, Resource, ResourceType, TensorFlowCluster
 from windlass.model.companions import Companion
-from windlass.model.feature_annotations import Runtime
+from windlass.model.feature_annotations import Runtime, TaskTypes
 from windlass.model.job import Job, Role
 from windlass.render import cluster_spec, validation
 from windlass.render.companions import jupyter, password_files, passwords, servers, starter
@@ -21,7 +22,7 @@ from windlass.render.companions.password_files import ALL_USERS
 from windlass.render.companions.servers import Server
 from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.plain import manifests
-from windlass.wire import diagnostics, structural_validation
+from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
@@ -132,13 +133,19 @@ def convert(node: tree.Node, templates: Mapping[str, str]) -> ConvertedConfig:
 
 
 def _job(resource: Resource) -> Job:
-    """Return a job without a command, whose tasks run a TensorFlow server."""
+    """Return a job whose tasks run idle TensorFlow servers.
+
+    Its job names are not changed to TensorFlow's task types, because old notebooks contain them.
+    """
     properties = msgspec.convert(tree.without_nulls(resource.properties), TensorFlowCluster)
+    has_other_types = any(role_names.type_of(each.name) != each.name for each in properties.jobs)
     return Job(
         name=resource.name or str(ResourceType.TENSORFLOW_CLUSTER),
         namespace=properties.namespace,
         runtime=Runtime.TENSORFLOW,
         image=properties.image,
+        annotations={names.TASK_TYPES_ANNOTATION: str(TaskTypes.ROLES)} if has_other_types else {},
+        idle=True,
         roles={each.name: Role(tasks=each.num_tasks, port=each.port) for each in properties.jobs},
     )
 
@@ -194,7 +201,7 @@ def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tr
         "properties": resource.properties,
         "env": {"name": name, "namespace": resource.properties.get("namespace") or ""},
     }
-    text = jinja.render(templates[path], path, variables, templates)
+    text = jinja.render(templates[path], path, variables, templates, trim_blocks=True)
     return yaml_parse.parse(text.encode(errors="surrogatepass"))
 
 
@@ -210,7 +217,8 @@ def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
 def _check_template(
     node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
 ) -> Iterator[Diagnostic]:
-    """Check the output of a template. Report only the first problem, with its line in the output."""
+    """Check the output of a template. Report only the first error, or each warning once, with its line in the
+    output."""
     from windlass.render.templates import jinja
 
     at = diagnostics.field(path, "type")
@@ -228,6 +236,21 @@ def _check_template(
     for diagnostic in found[:1]:
         message = f"the output of {template} is invalid: line {diagnostic.line}: {diagnostic.message}"
         yield diagnostics.error(type_node, at, message, diagnostic.rule)
+    if not found:
+        yield from _check_api_versions(type_node, at, template, parsed)
+
+
+def _check_api_versions(
+    type_node: tree.Node, path: str, template: str, parsed: tree.Parsed
+) -> Iterator[Diagnostic]:
+    """Warn once about each removed API version of a kind."""
+    warnings: dict[str, Diagnostic] = {}
+    for each in _objects(parsed):
+        for diagnostic in kubernetes_validation.check_api_version(each, ""):
+            warnings.setdefault(diagnostic.message, diagnostic)
+    for diagnostic in warnings.values():
+        message = f"the output of {template}: line {diagnostic.line}: {diagnostic.message}"
+        yield diagnostics.warning(type_node, path, message, diagnostic.rule)
 
 
 def _check_object(node: tree.Node) -> Iterator[Diagnostic]:

@@ -42,9 +42,10 @@ def addresses_json(job: Job, members: Peers) -> str:
 def _fully_qualified(members: Peers, namespace: str) -> Peers:
     """Return the peers with fully qualified names, or unchanged if the namespace of the job is unknown (empty)."""
     domain = f".{namespace}.{roles.CLUSTER_DOMAIN}" if namespace else ""
-    return Peers(
-        {
+    return msgspec.structs.replace(
+        members,
+        roles={
             role: tuple(Address(f"{address.host}{domain}", address.port) for address in addresses)
             for role, addresses in members.roles.items()
-        }
+        },
     )

@@ -1,4 +1,6 @@
-"""How the code of a job reaches its tasks: in place, or in a ConfigMap."""
+"""The two ways in which tasks get the code of a job: in place, or from ConfigMaps."""
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -7,7 +9,9 @@ from windlass.model.base import Json
 FOLDER = "/windlass/code"
 """Folder with the unpacked code, in which tasks start."""
 ARCHIVE = "code.tar.gz"
-"""Key in the binaryData of the ConfigMap."""
+"""Key in the binaryData of the ConfigMap. Several ConfigMaps have a number behind it, e.g. `code.tar.gz.00`."""
+PART_BYTES = 900 * 1024
+"""Maximum size of the archive in one ConfigMap, which holds 1 MiB."""
 VOLUME = "windlass-code"
 _ARCHIVE_VOLUME = "windlass-archive"
 _ARCHIVE_FOLDER = "/windlass/archive"
@@ -16,6 +20,12 @@ _UNPACK = (
     f"if command -v tar >/dev/null; then tar -xzf {_ARCHIVE_FOLDER}/{ARCHIVE} -C {FOLDER}; "
     f"else python3 -m tarfile -e {_ARCHIVE_FOLDER}/{ARCHIVE} {FOLDER}; fi"
 )
+_JOINED = f"{FOLDER}/.windlass-code"
+_JOIN_AND_UNPACK = (
+    f"if command -v tar >/dev/null; then cat {_ARCHIVE_FOLDER}/{ARCHIVE}.* | tar -xzf - -C {FOLDER}; "
+    f"else cat {_ARCHIVE_FOLDER}/{ARCHIVE}.* >{_JOINED} && python3 -m tarfile -e {_JOINED} {FOLDER} && "
+    f"rm {_JOINED}; fi"
+)
 
 
 class InPlace(msgspec.Struct, frozen=True):
@@ -23,12 +33,21 @@ class InPlace(msgspec.Struct, frozen=True):
 
     path: str
     """Absolute path."""
+    other_images: frozenset[str] = frozenset()
+    """Images with their own files: tasks with these do not start in the folder."""
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """An init container unpacks the code from this ConfigMap."""
+    """An init container unpacks the code from ConfigMaps."""
 
     config_map: str
+    """Name of the first ConfigMap."""
+    parts: int = 1
+    """Number of ConfigMaps."""
+
+    @property
+    def config_maps(self) -> tuple[str, ...]:
+        return (self.config_map, *(f"{self.config_map}-{number}" for number in range(1, self.parts)))
 
 
 Code = InPlace | Packed
@@ -38,24 +57,38 @@ def config_map_name(job: str) -> str:
     return f"{job}-code"
 
 
+def packed(job: str, archive: bytes) -> Packed:
+    """Return how the tasks of a job get this archive."""
+    return Packed(config_map_name(job), max(1, -(-len(archive) // PART_BYTES)))
+
+
+def parts_of(job: str, archive: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the ConfigMaps of an archive: name, key and data."""
+    config_maps = packed(job, archive).config_maps
+    for number, name in enumerate(config_maps):
+        key = ARCHIVE if len(config_maps) == 1 else f"{ARCHIVE}.{number:02}"
+        yield name, key, archive[number * PART_BYTES : (number + 1) * PART_BYTES]
+
+
 def with_code(spec: Json, code: Code | None) -> Json:
     """Make the first container of a pod spec, which is the task's container, start in the folder of the code."""
     match code:
         case None:
             return spec
-        case InPlace(path=path):
-            return _with_main(spec, {"workingDir": path})
-        case Packed(config_map=config_map):
-            return _with_archive(spec, config_map)
+        case InPlace():
+            has_own_files = spec["containers"][0].get("image") in code.other_images
+            return spec if has_own_files else _with_main(spec, {"workingDir": code.path})
+        case Packed():
+            return _with_archive(spec, code)
 
 
-def _with_archive(spec: Json, config_map: str) -> Json:
+def _with_archive(spec: Json, code: Packed) -> Json:
     main = spec["containers"][0]
     mount = {"name": VOLUME, "mountPath": FOLDER}
     init_container: Json = {
         "name": _CONTAINER,
         "image": main["image"],
-        "command": ["/bin/sh", "-c", _UNPACK],
+        "command": ["/bin/sh", "-c", _UNPACK if code.parts == 1 else _JOIN_AND_UNPACK],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount, {"name": _ARCHIVE_VOLUME, "mountPath": _ARCHIVE_FOLDER, "readOnly": True}],
     }
@@ -66,10 +99,17 @@ def _with_archive(spec: Json, config_map: str) -> Json:
         "initContainers": [init_container],
         "volumes": [
             {"name": VOLUME, "emptyDir": {}},
-            {"name": _ARCHIVE_VOLUME, "configMap": {"name": config_map}},
+            {"name": _ARCHIVE_VOLUME, **_source(code)},
             *spec["volumes"],
         ],
     }
+
+
+def _source(code: Packed) -> Json:
+    """Return the source of the volume with the archive."""
+    if code.parts == 1:
+        return {"configMap": {"name": code.config_map}}
+    return {"projected": {"sources": [{"configMap": {"name": name}} for name in code.config_maps]}}
 
 
 def _with_main(spec: Json, fields: Json) -> Json:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.jobfile import cluster_config, reader
+from windlass.jobfile import cluster_config, overrides, reader
+from windlass.jobfile.overrides import Overrides
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render.manifest_parts import Part, RenderedObject
-from windlass.wire import diagnostics, structural_validation
+from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule, Severity
 from windlass.wire.lint import framework as lint_framework
 from windlass.wire.yaml import parse as yaml_parse
@@ -21,6 +22,7 @@ from windlass.wire.yaml import text, tree
 
 if TYPE_CHECKING:
     from windlass.render.cluster_config import ConvertedConfig
+    from windlass.render.validation import FileCheck
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -146,18 +148,31 @@ def template_paths(data: bytes) -> tuple[str, ...]:
     return tuple(path for item in items if item.is_config for path in cluster_config.import_paths(item.node))
 
 
-def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
+def read(
+    data: bytes,
+    file: str,
+    namespace: str = "",
+    templates: Mapping[str, str] | None = None,
+    changes: Overrides = Overrides(),  # noqa: B008 — Overrides is frozen
+    check_files: "FileCheck | None" = None,
+) -> Contents:
     """Decode a file and check its jobs, Frameworks and configs as `windlass lint` does. Other objects only need
     apiVersion, kind and name.
 
     `namespace` is the default for jobs without one; empty if unknown. `templates` are the texts of the files of
-    `template_paths`, by path.
+    `template_paths`, by path. `changes` are applied to all job files before they are checked. `check_files` checks the
+    files that a job names.
     """
     templates = templates or {}
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    found = diagnostics.collect(_diagnostics(parsed, documents, items, namespace, templates), file)
+    if changes:
+        items, errors = _overridden(items, changes)
+        if errors:
+            return Contents((), (), diagnostics.collect(errors, file))
+    checked = _diagnostics(parsed, documents, items, namespace, templates, check_files)
+    found = diagnostics.collect((overrides.with_source(each, changes) for each in checked), file)
     if any(diagnostic.is_error for diagnostic in found):
         return Contents((), (), found)
     configs = tuple(_convert_config(item, templates) for item in items if item.is_config)
@@ -181,6 +196,7 @@ def _diagnostics(
     items: Sequence[_Item],
     namespace: str,
     templates: Mapping[str, str],
+    check_files: "FileCheck | None",
 ) -> Iterator[Diagnostic]:
     """Yield diagnostics lazily, because their number is limited."""
     if parsed.failure is not None:
@@ -188,10 +204,24 @@ def _diagnostics(
     for document in documents:
         yield from document.diagnostics
     for item in items:
-        yield from (_with_final_severity(diagnostic, item) for diagnostic in _check(item, templates))
+        found = _check(item, templates, check_files)
+        yield from (_with_final_severity(diagnostic, item) for diagnostic in found)
     if parsed.failure is None:
         yield from _check_has_jobs(items)
         yield from _check_names(items, namespace)
+
+
+def _overridden(items: Sequence[_Item], changes: Overrides) -> tuple[list[_Item], tuple[Diagnostic, ...]]:
+    """Return the items with changed job files, and errors."""
+    jobs = {at: item.node for at, item in enumerate(items) if item.is_job}
+    mappings = [node for node in jobs.values() if isinstance(node, tree.Mapping)]
+    if not mappings:
+        at = items[0].node if items else text.Position(1, 1)
+        message = f"{changes.source}: only job files can be changed this way, and there is none in this file"
+        return list(items), (diagnostics.error(at, "", message),)
+    changed, errors = overrides.applied(mappings, changes)
+    nodes = dict(zip(jobs, changed, strict=True))
+    return [_Item(nodes[at], item.path) if at in nodes else item for at, item in enumerate(items)], errors
 
 
 def _items(root: tree.Node) -> Iterator[_Item]:
@@ -204,7 +234,9 @@ def _items(root: tree.Node) -> Iterator[_Item]:
         yield _Item(node, diagnostics.item("items", index))
 
 
-def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
+def _check(
+    item: _Item, templates: Mapping[str, str], check_files: "FileCheck | None"
+) -> Iterator[Diagnostic]:
     node = item.node
     if not isinstance(node, tree.Mapping):
         expected = "a job file, or an object: a mapping with apiVersion, kind and metadata"
@@ -216,7 +248,7 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     elif item.is_job:
         from windlass.render import validation
 
-        yield from validation.check(node, item.path)
+        yield from validation.check(node, item.path, check_files)
     elif item.is_framework:
         yield from lint_framework.check(node, item.path)
         yield from lint_framework.check_status(node, item.path)
@@ -237,6 +269,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         elif value is None and name != "namespace":
             message = f'missing required field "{name}"'
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
+    yield from kubernetes_validation.check_api_version(node, path)
 
 
 def _check_has_jobs(items: Sequence[_Item]) -> Iterator[Diagnostic]:
@@ -267,12 +300,15 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
 
 
 def _with_final_severity(diagnostic: Diagnostic, item: _Item) -> Diagnostic:
-    """Return the diagnostic of a misspelt field as an error, and any other diagnostic unchanged.
+    """Return the diagnostic of a misspelt field, and of any unknown field of a job file, as an error, and any other
+    diagnostic unchanged.
 
     A field of a Framework's pod template that only has the wrong case stays a warning, so that the examples of
     FrameworkController can be run. As with FrameworkController, the field is stored in the Framework, but not in the
     pods.
     """
+    if item.is_job and diagnostic.rule is Rule.UNKNOWN_FIELD:
+        return diagnostic.with_severity(Severity.ERROR)
     if diagnostic.rule is not Rule.MISSPELT_FIELD:
         return diagnostic
     parent, _, key = diagnostic.path.rpartition(".")

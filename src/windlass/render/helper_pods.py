@@ -28,11 +28,10 @@ _POD_FIELDS = (
 _SPECIAL_DOLLAR = re.compile(r"\$(?=[$(])")
 
 
-def metadata(job: Job, name: str, namespace: str = "") -> Json:
-    """Return the metadata of an object of a job. `namespace` is used if the job has none."""
-    namespace = job.namespace or namespace
+def metadata(job: Job, name: str) -> Json:
+    """Return the metadata of an object of a job."""
     labels = {**job.labels, names.JOB_LABEL: job.name}
-    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
+    return {"name": name, **({"namespace": job.namespace} if job.namespace else {}), "labels": labels}
 
 
 def leading_role(job: Job) -> Role:

@@ -13,6 +13,8 @@ class Part(StrEnum):
     OTHERS = "others"
     """Other objects of the file, and objects from templates of the user."""
     SECRETS = "secrets"
+    SSH = "ssh"
+    """The Secret with the SSH key of an MPI job."""
     VOLUMES = "volumes"
     """PersistentVolumes and their claims."""
     NFS = "nfs"

@@ -38,7 +38,11 @@ _SPEC_FIELDS = {
     "activeDeadlineSeconds": "activeDeadline",
     "ttlSecondsAfterFinished": "ttl",
 }
-_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
+_ANNOTATIONS = {
+    names.RUNTIME_ANNOTATION: "runtime",
+    names.BARRIER_ANNOTATION: "barrier",
+    names.IDLE_ANNOTATION: "idle",
+}
 
 
 class SourceMap(msgspec.Struct, frozen=True):

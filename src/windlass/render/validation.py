@@ -4,16 +4,18 @@ The Framework is checked like any other Framework. Its diagnostics refer to the 
 from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import msgspec
 
 from windlass.jobfile import reader
 from windlass.jobfile import volumes as jobfile_volumes
+from windlass.model import role_names
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 from windlass.model.job import Job
-from windlass.render import code, source_map
+from windlass.render import code, source_map, ssh, ssh_scripts
 from windlass.render.framework import builder, completion
 from windlass.render.storage import volumes
 from windlass.wire import diagnostics, semantic_validation
@@ -27,7 +29,20 @@ _COMPANION_FOLDER = "/windlass/"
 """Parent of the folders of JupyterLab and JupyterHub."""
 
 
-def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+class FileProblem(msgspec.Struct, frozen=True):
+    """A problem with a file that a job names."""
+
+    keys: tuple[str, ...]
+    """The path of the field, e.g. `("loadData", "0", "folder")`."""
+    message: str
+    is_error: bool = True
+
+
+FileCheck = Callable[[Job], Iterable[FileProblem]]
+"""A function that checks the files that a job names. This package does no I/O."""
+
+
+def check(node: tree.Node, path: str, check_files: FileCheck | None = None) -> Iterator[Diagnostic]:
     """Yield the diagnostics of a job at `path` of its document."""
     found = list(islice(reader.check(node, path), diagnostics.MAX_DIAGNOSTICS + 1))
     yield from found
@@ -36,7 +51,10 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     job = reader.job_of(node)
     job_diagnostics = [
         *_check_commands(node, job, path),
+        *_check_idle(node, job, path),
+        *_check_slots(node, job, path),
         *_check_leaders(node, job, path),
+        *_check_elastic(node, job, path),
         *_check_mount_paths(node, job, path),
     ]
     yield from job_diagnostics
@@ -46,6 +64,19 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for diagnostic in _check_framework(node, job, path):
         if diagnostic.message not in reported:
             yield diagnostic
+    if check_files is not None:
+        yield from (_file_diagnostic(problem, node, path) for problem in check_files(job))
+
+
+def _file_diagnostic(problem: FileProblem, node: tree.Mapping, path: str) -> Diagnostic:
+    position: tree.Node = node
+    for key in problem.keys:
+        items = tree.items_of(position)
+        position = (items[int(key)] if items else tree.dig(position, key)) or position
+        path = diagnostics.item(path, int(key)) if items else diagnostics.field(path, key)
+    if problem.is_error:
+        return diagnostics.error(position, path, problem.message, Rule.MISSING_FILE)
+    return diagnostics.warning(position, path, problem.message, Rule.MISSING_FILE)
 
 
 def diagnostics_of(job: Job) -> tuple[Diagnostic, ...]:
@@ -58,19 +89,58 @@ def diagnostics_of(job: Job) -> tuple[Diagnostic, ...]:
 
 
 def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+    """Check that each role has a command, except idle servers and roles that run the entrypoint of their image."""
+    commandless, undecided = completion.commandless_roles(job), completion.undecided_roles(job)
     for name, role in job.roles.items():
-        if role.tasks == 0 or completion.has_command(job, role):
+        has_command = (
+            completion.has_command(job, role)
+            or completion.is_ssh_server(job, name)
+            or completion.is_idle_server(job, name)
+        )
+        if role.tasks == 0 or has_command:
             continue
         position, at = _role_location(node, name, path)
-        if completion.is_idle_server(job, name):
+        if name in undecided:
             message = (
-                "the role has no command: its tasks are idle TensorFlow servers, which other programs drive. If that "
-                "is not intended, add a command"
+                "the role has no command, so its tasks run the entrypoint of their image. On this machine and with "
+                "`--target plain`, where entrypoints are unknown, this release still runs idle TensorFlow servers "
+                "instead. Add a command, `idle: true` for idle servers, or `idle: false` for the entrypoint"
             )
-            yield diagnostics.warning(position, at, message)
-        else:
+            yield diagnostics.warning(position, at, message, Rule.NO_COMMAND)
+        elif name not in commandless or not (role.image or job.image):
             message = "neither the role nor the job has a command: add one"
             yield diagnostics.error(position, at, message, Rule.MISSING_FIELD)
+
+
+def _check_slots(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+    for name, role in job.roles.items():
+        if role.slots is not None and job.runtime is not Runtime.MPI:
+            position = tree.dig(node, "roles", name, "slots") or node
+            message = f"found slots with the runtime {job.runtime}: only mpi has slots. Remove the field"
+            yield diagnostics.error(position, diagnostics.field(path, "roles", name, "slots"), message)
+
+
+def _check_idle(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+    """Check that what is to run idle servers belongs to TensorFlow's cluster and has no command."""
+    if job.idle and job.command is not None:
+        yield _idle_error(node, path, "the job has a command", "one of them, or set idle in roles")
+    if job.idle and job.runtime is not Runtime.TENSORFLOW:
+        yield _idle_error(node, path, f"the job has the runtime {job.runtime}", "it, or use tensorflow")
+    for name, role in job.roles.items():
+        role_node, at = tree.dig(node, "roles", name) or node, diagnostics.field(path, "roles", name)
+        if role.idle and completion.has_command(job, role):
+            yield _idle_error(role_node, at, "the role has a command", "one of them")
+        elif role.idle and job.runtime is not Runtime.TENSORFLOW:
+            yield _idle_error(
+                role_node, at, f"the job has the runtime {job.runtime}", "it, or use tensorflow"
+            )
+        elif role.idle and not role_names.is_member(name):
+            yield _idle_error(role_node, at, f"{name} is not part of TensorFlow's cluster", "it")
+
+
+def _idle_error(node: tree.Node, path: str, reason: str, removed: str) -> Diagnostic:
+    message = f"found idle: true for TensorFlow servers, but {reason}: remove {removed}"
+    return diagnostics.error(tree.dig(node, "idle") or node, diagnostics.field(path, "idle"), message)
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
@@ -93,12 +163,37 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
         yield diagnostics.warning(*_role_location(node, default_leaders[1], path), message)
 
 
+def _check_elastic(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+    for name, tasks in job.elastic_ranges.items():
+        role, problem = job.roles[name], ""
+        if job.runtime is not Runtime.PYTORCH:
+            problem = f"found the runtime {job.runtime}, but only pytorch has elastic roles: remove elastic"
+        elif not role_names.is_member(name):
+            problem = f"tasks of {name} do not take part in the training: remove elastic"
+        elif tasks.min > tasks.max:
+            problem = f"found min {tasks.min} and max {tasks.max}: expected a min that is not above max"
+        elif not tasks.min <= role.tasks <= tasks.max:
+            problem = (
+                f"the role has {role.tasks} tasks: expected {tasks.min} to {tasks.max}, the range of elastic. Change "
+                "tasks, min or max"
+            )
+        elif role.retry == 0:
+            problem = (
+                "an elastic role needs retries of its tasks, but retry is 0: remove it, or set at least 1"
+            )
+        if problem:
+            position = tree.dig(node, "roles", name, "elastic") or node
+            yield diagnostics.error(position, diagnostics.field(path, "roles", name, "elastic"), problem)
+
+
 def _check_mount_paths(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     taken = {volumes.STATE_FOLDER: "the progress of a task"}
-    if job.shm_size is not None:
+    if job.shm_size is not None or any(role.shm_size is not None for role in job.roles.values()):
         taken[volumes.SHM_FOLDER] = "shmSize"
     if job.code:
         taken[code.FOLDER] = "code"
+    if ssh.is_needed(job):
+        taken |= dict.fromkeys((ssh_scripts.FOLDER, ssh_scripts.STATE_FOLDER), "the SSH key")
     has_companion_folders = job.jupyter is not None or job.hub is not None
     for name, volume in job.volumes.items():
         mount_path = jobfile_volumes.normalize(volume.at)
@@ -116,7 +211,11 @@ def _check_mount_paths(node: tree.Mapping, job: Job, path: str) -> Iterator[Diag
 def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     rendered = builder.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
     mapped = source_map.source_map(rendered, node, path)
-    found = [_with_job_advice(mapped.in_job_file(diagnostic)) for diagnostic in framework.check(mapped.root)]
+    found = [
+        _with_job_advice(mapped.in_job_file(diagnostic))
+        for diagnostic in framework.check(mapped.root)
+        if diagnostic.rule != Rule.NO_COMMAND  # reported by `_check_commands`, in terms of the job file
+    ]
     yield from found
     if not any(diagnostic.is_error for diagnostic in found):
         semantic_error = semantic_validation.semantic_error(msgspec.convert(rendered, Framework))
@@ -137,6 +236,5 @@ def _with_job_advice(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _role_location(node: tree.Mapping, name: str, path: str) -> tuple[diagnostics.Located, str]:
-    """Return the position of a role, and its path."""
     roles, at = node.get("roles"), diagnostics.field(path, "roles", name)
     return (roles.keys[name], at) if isinstance(roles, tree.Mapping) else (node, at)

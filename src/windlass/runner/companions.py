@@ -66,6 +66,16 @@ class Companions:
         if tasks:
             await asyncio.wait(tasks)
 
+    def report_not_ready(self) -> None:
+        """Report each companion that is neither ready nor has failed, because the run ends before."""
+        for ref, event in self._ready_or_failed.items():
+            if not event.is_set():
+                hint = (
+                    "" if ref.is_kept else f"; to keep the run open, write `{ref.companion}: {{keep: true}}`"
+                )
+                message = f"the run ended before it was ready{hint}"
+                self._report(Line(Topic.COMPANION, reports.now(), ref.name, "NotReady", message))
+
     async def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()

@@ -1,5 +1,7 @@
 """Options of a run."""
 
+from pathlib import Path
+
 import msgspec
 
 from windlass.wire.fault_injection import Injection
@@ -17,8 +19,13 @@ class ForwardOptions(msgspec.Struct, frozen=True):
 class RunOptions(msgspec.Struct, frozen=True):
     nodes: int = 1
     network: str = "auto"
+    fake_gpus: int = 0
+    """Number of simulated GPUs that replace those of the machine."""
     timeout: float | None = None
     """Time limit in seconds until the jobs have completed, or companions without jobs are ready."""
     reads_logs: bool = True
+    outputs: Path | None = None
+    """Folder in which the output of tasks is kept after the run; None to keep nothing."""
+    is_verbose: bool = False
     injections: tuple[Injection, ...] = ()
     forward: ForwardOptions = ForwardOptions()

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.client.submit.plan import CompanionRef
-from windlass.model import names
+from windlass.model import names, verdict
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
@@ -21,7 +21,8 @@ from windlass.wire.progress import Progress
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
-_UNHEALTHY = "Unhealthy"
+_REASONS_OF_STARTING = ("Unhealthy", "BackOff")
+"""Reasons of warnings about a companion that starts. If it cannot start, an error with its last lines follows."""
 
 
 class Topic(StrEnum):
@@ -51,6 +52,10 @@ class Line(msgspec.Struct, frozen=True):
     message: str
 
 
+class DetailLine(Line, frozen=True):
+    """A line that text output omits, because another line says the same in fewer words."""
+
+
 class CompanionReadyLine(Line, frozen=True):
     """A line about a companion that is now reachable on a local port."""
 
@@ -66,6 +71,24 @@ class LogLines(msgspec.Struct, frozen=True):
     container: str
     data: bytes
     """The lines as the container wrote them. If the data does not end with a newline, the last line is incomplete."""
+    pod: str = ""
+    """UID of the pod."""
+    is_init: bool = False
+    """Whether an init container wrote them."""
+
+
+class UnfinishedLine(msgspec.Struct, frozen=True):
+    """The current state of an incomplete line with carriage returns, e.g. of a progress bar. Only terminals show it:
+    the complete line follows in `LogLines`."""
+
+    event: Topic
+    time: datetime
+    object: str
+    container: str
+    state: bytes
+    """Empty if the line is complete."""
+    pod: str = ""
+    is_init: bool = False
 
 
 class Source(StrEnum):
@@ -94,7 +117,7 @@ class ProgressLine(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The last line of a job, or of the run: the result or an error."""
+    """The last line of a job, or of the run: the result or an error. The message names the job."""
 
     event: Topic
     time: datetime
@@ -105,9 +128,14 @@ class Verdict(msgspec.Struct, frozen=True):
     phrase: str = ""
     type: str = ""
     state: str = ""
+    verdict: str = ""
+    """The result in one word, e.g. `failed`."""
+    output: str = ""
+    """The folder with the output of the tasks, or the file with that of the failed task; empty if there is none."""
 
 
-Reported = Line | LogLines | ProgressLine | Verdict
+Lasting = Line | LogLines | ProgressLine | Verdict
+Reported = Lasting | UnfinishedLine
 
 
 class Reporter(Protocol):
@@ -115,6 +143,8 @@ class Reporter(Protocol):
 
     shows_usage: bool
     """Whether it shows the CPU and memory usage of tasks."""
+    shows_unfinished_lines: bool
+    """Whether it shows incomplete lines, e.g. progress bars."""
 
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
         """Connect the reporter to the event loop. It calls `when_closed` when the reader closes the stream."""
@@ -168,6 +198,9 @@ class LineGenerator:
         self._restarts: dict[tuple[str, str], int] = {}
         self._display_names: dict[tuple[str, str], str] = {}
         self._seen_events: set[tuple[str, str]] = set()
+        self._submitted: set[tuple[str, str]] = set()
+        self.is_shared = False
+        """Whether the cluster has other jobs, whose warnings are not reported."""
 
     def name_of(self, pod: Pod) -> str:
         """Return the display name of a pod."""
@@ -175,8 +208,16 @@ class LineGenerator:
         job = self._jobs.get(pod.job_key)
         return f"{job.display_prefix}{name}" if job is not None else name
 
+    def submitted_lines(self, job: tuple[str, str], now: datetime) -> Iterator[Line]:
+        """Yield the line about the submission of a job when it is first called for the job, by namespace and name. The
+        watch may report changes of a job before the request that submits it has returned."""
+        if job in self._jobs and job not in self._submitted:
+            self._submitted.add(job)
+            yield Line(Topic.FRAMEWORK, now, job[1], "Submitted", "submitted")
+
     def pod_lines(self, pod: Pod, now: datetime) -> Iterator[Line]:
         """Yield lines about changes of a pod."""
+        yield from self.submitted_lines(pod.job_key, now)
         uid, name = pod.metadata.uid, self.name_of(pod)
         self._display_names[pod.metadata.namespace, pod.metadata.name] = name
         for container in pod.container_statuses:
@@ -194,26 +235,33 @@ class LineGenerator:
     def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
         """Yield a line about a new event of a job, or a new warning about another object.
 
-        Failed probes of companions are skipped, and the completion of the job if the run has only one.
+        Failed probes and restarts of companions are skipped, and the completion of the job if the run has only one.
         """
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
             return
         companion = self._companion_name(involved)
-        is_failed_probe = companion and event.reason == _UNHEALTHY
-        if is_failed_probe:
+        is_known = companion or (involved.namespace, involved.name) in self._display_names
+        is_of_another_job = self.is_shared and not is_ours and not is_known
+        if is_of_another_job or (companion and event.reason in _REASONS_OF_STARTING):
             return
         key = (involved.uid, event.message or event.reason)
         if key in self._seen_events:
             return
         self._seen_events.add(key)
         if is_ours:
-            yield Line(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
+            yield from self.submitted_lines((involved.namespace, involved.name), now)
+            kind = DetailLine if _is_detail(event) else Line
+            yield kind(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
         topic = Topic.POD if involved.kind == "Pod" else Topic.NOTE
         name = companion or self._display_names.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
+
+    def ignore(self, event: Event) -> None:
+        """Yield no line about this event later."""
+        self._seen_events.add((event.involved_object.uid, event.message or event.reason))
 
     def _companion_name(self, involved: Involved) -> str:
         """Return the display name of the companion that a pod belongs to. Empty for any other object."""
@@ -235,6 +283,21 @@ class LineGenerator:
         if message and self._waiting_messages.get(key) != message:
             yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} is waiting: {message}")
         self._waiting_messages[key] = message
+
+
+def _is_detail(event: Event) -> bool:
+    """Return whether the lines about the pod, a retry or the result say the same: a retry is one line."""
+    match event.reason:
+        case "TaskFailed":
+            # Without a pod there is no line about the pod.
+            return "PodCreation" not in event.message
+        case "AttemptEnding":
+            return True
+        case "AttemptStarted":
+            return event.message != verdict.FIRST_START
+        case "FrameworkRetried" | "TaskRetried":
+            return verdict.is_announced_retry(event.message)
+    return False
 
 
 def _stage(pod: Pod) -> str | None:

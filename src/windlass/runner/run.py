@@ -4,15 +4,18 @@ The run either starts its own cluster, which ends with it, or uses the cluster o
 """
 
 import asyncio
-from collections.abc import Coroutine
+import os
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.client.errors import ClientError
 from windlass.client.submit.plan import SubmitPlan
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
-from windlass.runner import exit_codes, verdict
+from windlass.model import names
+from windlass.runner import exit_codes, gpus, verdict
 from windlass.runner.interrupts import Interrupts
+from windlass.runner.local import data_folders
 from windlass.runner.local.records import Record
 from windlass.runner.options import RunOptions
 from windlass.runner.report import Line, Reporter, Topic, Verdict, now
@@ -27,9 +30,14 @@ START_SECONDS = 60.0
 async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Reporter) -> int:
     """Run the plan on a new cluster, stop the cluster, and return the exit code."""
     interrupts = _listen_for_interrupts(reporter)
-    cluster = LocalCluster(
-        data, ClusterOptions(nodes=options.nodes, network=options.network, is_ephemeral=True)
+    cluster_options = ClusterOptions(
+        nodes=options.nodes,
+        network=options.network,
+        fake_gpus=options.fake_gpus,
+        is_ephemeral=True,
+        hidden_folders=data_folders.hidden_folders(os.environ),
     )
+    cluster = LocalCluster(data, cluster_options)
     try:
         work = _run_on_new_cluster(plan, options, cluster, interrupts, reporter)
         return await run_with_timeout(work, plan, options, interrupts, reporter)
@@ -44,8 +52,10 @@ async def run_on_daemon(
     from windlass.runner.session import RunCluster
 
     interrupts = _listen_for_interrupts(reporter)
-    _report_notes(record.notes, reporter)
-    cluster = RunCluster(data, Path(record.socket), record.network == "shared", has_controller=True)
+    _report_notes(_notes(record.notes, record.network, options, plan, record.idle_gpus), reporter)
+    cluster = RunCluster(
+        data, Path(record.socket), record.network == "shared", has_controller=True, notes=record.notes
+    )
     supported_plan = plan if record.has_mounts else plan.without_own_mounts()
     work = _run_session(supported_plan, options, cluster, interrupts, reporter)
     return await run_with_timeout(work, plan, options, interrupts, reporter)
@@ -54,7 +64,7 @@ async def run_on_daemon(
 def _listen_for_interrupts(reporter: Reporter) -> Interrupts:
     interrupts = Interrupts()
     interrupts.listen()
-    reporter.attach(asyncio.get_running_loop(), interrupts.interrupt)
+    reporter.attach(asyncio.get_running_loop(), interrupts.hang_up)
     return interrupts
 
 
@@ -81,11 +91,10 @@ async def run_with_timeout(
         verdicts = task.result()
     elif interrupts.end.is_set():
         reporter.abandon()
-        verdicts = [_error(plan, "ended at once", exit_codes.INTERRUPTED)]
+        verdicts = [verdict.stopped(plan.name, now())]
     else:
         state = "ready" if plan.companions_only else "completed"
-        message = f"timed out: not {state} after {options.timeout:g} s"
-        verdicts = [_error(plan, message, exit_codes.TIMED_OUT)]
+        verdicts = [verdict.timed_out(plan.name, f"not {state} after {options.timeout:g} s", now())]
     if len(verdicts) > 1:
         verdicts.append(verdict.of_all(plan.name, verdicts, now()))
     for result in verdicts:
@@ -110,11 +119,17 @@ async def _run_on_new_cluster(
         message = f"the cluster did not start within {START_SECONDS:g} s"
         return [_error(plan, message, exit_codes.TIMED_OUT)]
 
-    _report_notes(cluster.notes, reporter)
+    _report_notes(_notes(cluster.notes, cluster.network, options, plan, cluster.idle_gpus), reporter)
     return await _run_session(
         plan if cluster.has_mounts else plan.without_own_mounts(),
         options,
-        RunCluster(cluster.data, cluster.socket, cluster.network == "shared", fault_target=cluster),
+        RunCluster(
+            cluster.data,
+            cluster.socket,
+            cluster.network == "shared",
+            fault_target=cluster,
+            notes=cluster.notes,
+        ),
         interrupts,
         reporter,
     )
@@ -132,6 +147,8 @@ async def _run_session(
     from windlass.runner.session import ClusterFailedError, Session, run_companions
 
     try:
+        if not cluster.is_ephemeral and not plan.companions_only:
+            await _delete_finished_jobs(plan, cluster, reporter)
         if plan.companions_only:
             return await run_companions(plan, cluster, interrupts, reporter, options.forward)
         return await Session(plan, options, cluster, interrupts, reporter).run()
@@ -143,10 +160,40 @@ async def _run_session(
         return [_error(plan, str(error), exit_codes.of_client_error(error))]
 
 
+def _notes(
+    limits: tuple[str, ...], network: str, options: RunOptions, plan: SubmitPlan, idle_gpus: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the notes for the start of a run. Limits of the machine matter only if a task fails because of them."""
+    own = "the host network" if network == "shared" else "a network of their own"
+    about_network = (*limits,) or (f"pods use {own}",)
+    return (*(about_network if options.is_verbose else ()), *gpus.idle_notes(plan, idle_gpus))
+
+
+async def _delete_finished_jobs(plan: SubmitPlan, cluster: "RunCluster", reporter: Reporter) -> None:
+    """Delete finished jobs with the names of the plan's jobs. Raises ObjectExistsError if one is running."""
+    from windlass.client import delete, lookup
+    from windlass.client.connection import Connection
+    from windlass.client.submit import apply, submission
+    from windlass.kubeapi import access
+    from windlass.kubeapi.transport import Transport
+
+    async with Transport(access.unix(cluster.socket), user_agent="windlass-run") as transport:
+        connection = Connection(transport, names.DEFAULT_NAMESPACE, has_answered=True)
+        with connection.converting_errors():
+            for job in plan.jobs:
+                at = connection.at(job.namespace)
+                for old in await lookup.find_all(at, job.name):
+                    submission.require_replaceable(old, job.namespace, is_rerun=True)
+                    message = "replacing the finished job"
+                    reporter.report(Line(Topic.FRAMEWORK, now(), job.name, "Preparing", message))
+                    await delete.delete_framework(at, old)
+                    await delete.wait_for_framework_deletion(at, old, apply.REPLACING_SECONDS)
+
+
 def _report_notes(notes: tuple[str, ...], reporter: Reporter) -> None:
     for note in notes:
         reporter.report(Line(Topic.NOTE, now(), "cluster", "Note", note))
 
 
 def _error(plan: SubmitPlan, message: str, code: int) -> Verdict:
-    return Verdict(Topic.ERROR, now(), plan.name, message, exit=code)
+    return verdict.failed(plan.name, message, code, now())

@@ -24,13 +24,14 @@ from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import ExecutionType
-from windlass.model.settings import OFF, Settings
+from windlass.model.settings import OFF, History, Settings
 from windlass.render.manifest import Manifest
-from windlass.runner import exit_codes, free_ports, verdict
+from windlass.runner import exit_codes, free_ports, grants, verdict
 from windlass.runner.companions import Companions
 from windlass.runner.fault_injector import Cluster, Injector
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.options import ForwardOptions, RunOptions
+from windlass.runner.output_files import OutputFiles
 from windlass.runner.report import Line, Reporter, Topic, Verdict, now
 from windlass.runner.watcher import WatchedJob, Watcher
 from windlass.wire.crd import manifests
@@ -51,6 +52,8 @@ class RunCluster(msgspec.Struct, frozen=True):
     """Whether a daemon runs a controller on it. Otherwise a `Session` runs one."""
     fault_target: Cluster | None = None
     """The cluster itself, for injecting faults. None if a daemon runs it."""
+    notes: tuple[str, ...] = ()
+    """Limits of pods on this machine."""
 
     @property
     def is_ephemeral(self) -> bool:
@@ -76,7 +79,10 @@ class Session:
         self._interrupts = interrupts
         self._access = access.unix(cluster.socket)
         self._transport = Transport(self._access, user_agent=_USER_AGENT)
-        self._watcher = Watcher(plan, self._transport, reporter, cluster.data, reads_logs=options.reads_logs)
+        self._outputs = OutputFiles(options.outputs if options.reads_logs else None, plan.name)
+        self._watcher = Watcher(
+            plan, self._transport, reporter, cluster.data, self._outputs, reads_logs=options.reads_logs
+        )
         self._report = reporter.report
         self._companions = Companions(self._transport, self._report, ForwardOptions())
         self._injector: Injector | None = None
@@ -107,6 +113,8 @@ class Session:
     async def _run(self) -> list[Verdict]:
         await _create_definitions(self._transport, self._plan)
         controller = None if self._cluster.has_controller else self._start(self._run_controller())
+        if not self._cluster.is_ephemeral:
+            await self._watcher.ignore_existing_events()
         for coroutine in self._watcher.watch_coroutines():
             self._start(coroutine)
         await _submit(
@@ -114,6 +122,7 @@ class Session:
             self._plan,
             self._companions,
             self._report,
+            self._watcher.report_submitted,
             is_ephemeral=self._cluster.is_ephemeral,
         )
         self._interrupts.can_be_graceful = True
@@ -129,6 +138,7 @@ class Session:
         await self._watcher.drain()
         verdicts = [self._verdict(watched) for watched in self._watcher.jobs.values()]
         await self._stay_open(verdicts)
+        self._companions.report_not_ready()
         return verdicts
 
     async def _end_all(self) -> None:
@@ -157,7 +167,7 @@ class Session:
             return
         self._interrupts.can_be_graceful = True
         message = verdict.companions_running_message(verdicts, self._companions.urls)
-        self._report(Line(Topic.COMPANION, now(), self._plan.name, "GoesOn", message))
+        self._report(Line(Topic.COMPANION, now(), self._plan.name, "KeptRunning", message))
         await _wait_for_first(
             self._companions.wait_until_all_failed(only_kept=True), self._interrupts.stop.wait()
         )
@@ -171,12 +181,27 @@ class Session:
         await self._transport.send(requests.merge_patch(frameworks(job.group), job.namespace, job.name, body))
 
     def _verdict(self, watched: WatchedJob) -> Verdict:
-        return verdict.of_job(watched.framework, watched.job.name, now(), was_interrupted=watched.was_stopped)
+        task = verdict.failed_task(watched.framework)
+        name = f"{watched.job.display_prefix}{task}"
+        log = self._outputs.last_lines(name) if task else []
+        hint = verdict.network_hint(
+            log, self._cluster.notes, is_network_shared=self._cluster.is_network_shared
+        )
+        if hint:
+            self._report(Line(Topic.NOTE, now(), "cluster", "Hint", hint))
+        return verdict.of_job(
+            watched.framework,
+            watched.job.name,
+            now(),
+            was_interrupted=watched.was_stopped,
+            log=log,
+            output=self._outputs.path_of(name if task else ""),
+        )
 
     # Background tasks
 
     async def _run_controller(self) -> None:
-        settings = Settings(leader_election=False, metrics_address=OFF)
+        settings = Settings(leader_election=False, metrics_address=OFF, history=History(enabled=True))
         identity = election.identity(socket.gethostname(), secrets.token_hex(8))
         operator = Operator(
             settings,
@@ -185,6 +210,7 @@ class Session:
             identity=identity,
             snapshot_stream=None,
             choose_ports=free_ports.choose if self._cluster.is_network_shared else None,
+            has_entrypoints=False,
         )
         await operator.run(self._stop_controller)
 
@@ -227,7 +253,9 @@ async def run_companions(
             async def start_and_wait() -> None:
                 # Even without a controller, a notebook may list Frameworks.
                 await _create_definitions(transport, plan)
-                await _submit(transport, plan, companions, reporter.report, is_ephemeral=cluster.is_ephemeral)
+                await _submit(
+                    transport, plan, companions, reporter.report, _ignore, is_ephemeral=cluster.is_ephemeral
+                )
                 await companions.wait_until_ready_or_failed()
                 if cluster.is_ephemeral:
                     interrupts.without_timeout.set()
@@ -254,14 +282,19 @@ def _companion_verdict(name: str, companions: Companions, *, was_stopped: bool) 
 
 
 async def _create_definitions(transport: Transport, plan: SubmitPlan) -> None:
-    """Create only the CustomResourceDefinitions that the jobs need, since each takes about 50 ms. Raises ApiError."""
+    """Create the CustomResourceDefinitions that the jobs need and, with Gangs, the permission to read them.
+
+    Others are not created, since each takes about 50 ms. Raises ApiError.
+    """
     groups = dict.fromkeys(job.group for job in plan.jobs)
     gangs = (manifests.gang_crd(),) if any(map(_uses_gang, plan.jobs)) else ()
-    for definition in (*map(manifests.framework_crd, groups), *gangs):
+    for definition in (*map(manifests.framework_crd, groups), manifests.record_crd(), *gangs):
         body = msgspec.json.encode(definition)
         # The controller of the cluster may have created it already.
         with contextlib.suppress(AlreadyExistsError):
             await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+    if gangs:
+        await grants.create(transport)
 
 
 def _uses_gang(job: Manifest) -> bool:
@@ -273,6 +306,7 @@ async def _submit(
     plan: SubmitPlan,
     companions: Companions,
     report: Callable[[Line], None],
+    report_submitted: Callable[[Manifest], None],
     *,
     is_ephemeral: bool,
 ) -> None:
@@ -288,8 +322,12 @@ async def _submit(
     companions.open(plan.manifest_companions)
     async for applied in apply.apply_jobs(connection, plan, report_progress, is_ephemeral=is_ephemeral):
         if applied.framework is not None:
-            report(Line(Topic.FRAMEWORK, now(), applied.job.name, "Submitted", "submitted"))
+            report_submitted(applied.job)
         companions.open(applied.job.companions)
+
+
+def _ignore(_: Manifest) -> None:
+    pass
 
 
 def _progress_line(plan: SubmitPlan, progress: Progress) -> Line | None:

@@ -1,32 +1,48 @@
 """The result of a job in the user's words, with its exit code."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from windlass.client import views
 from windlass.model import names
-from windlass.model.completion import CompletionCode, CompletionTrigger
+from windlass.model import verdict as job_verdict
 from windlass.model.framework import Framework
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.runner import exit_codes
 from windlass.runner.report import Topic, Verdict
-from windlass.wire import durations
+
+_PORT_CONFLICT = re.compile(r"address already in use|EADDRINUSE|address in use", re.IGNORECASE)
+_NO_CONNECTION = re.compile(
+    r"name resolution|name or service not known|network is unreachable|could not resolve|no route to host|"
+    r"failed to resolve|getaddrinfo failed",
+    re.IGNORECASE,
+)
 
 
-def of_job(framework: Framework | None, name: str, now: datetime, *, was_interrupted: bool) -> Verdict:
-    """Return the result of a Framework as it was last observed: completed, or deleted before it completed."""
+def of_job(
+    framework: Framework | None,
+    name: str,
+    now: datetime,
+    *,
+    was_interrupted: bool,
+    log: Sequence[str] = (),
+    output: str = "",
+) -> Verdict:
+    """Return the result of a Framework as it was last observed: completed, or deleted before it completed. `log` are
+    the last lines of the task that ended the job, `output` is where the output of the job is."""
     status = framework.status if framework is not None else None
     completion = status.attempt_status.completion_status if status is not None else None
     if framework is None or status is None or completion is None or status.state is not State.COMPLETED:
-        code = exit_codes.INTERRUPTED if was_interrupted else exit_codes.OTHER_CODE
-        return Verdict(Topic.ERROR, now, name, "deleted before it completed", exit=code)
+        if was_interrupted:
+            return stopped(name, now)
+        return failed(name, "it was deleted before it completed", exit_codes.OTHER_CODE, now)
     has_succeeded = not completion.type.is_failed
     return Verdict(
         Topic.COMPLETED,
         now,
         name,
-        _success(status) if has_succeeded else _failure(framework, status),
+        f"{name} {job_verdict.describe_completion(framework.spec, status, log)}",
         exit=exit_codes.INTERRUPTED
         if was_interrupted
         else exit_codes.of_job(completion.code, has_succeeded=has_succeeded),
@@ -34,16 +50,58 @@ def of_job(framework: Framework | None, name: str, now: datetime, *, was_interru
         phrase=completion.phrase,
         type=" ".join((completion.type.name.value, *completion.type.attributes)),
         state=status.state.value,
+        verdict=views.job_view(framework).verdict,
+        output=output,
     )
+
+
+def failed(name: str, cause: str, code: int, now: datetime) -> Verdict:
+    return Verdict(Topic.ERROR, now, name, f"{name} failed: {cause}", exit=code, verdict="failed")
+
+
+def timed_out(name: str, cause: str, now: datetime) -> Verdict:
+    message = f"{name} timed out: {cause}"
+    return Verdict(Topic.ERROR, now, name, message, exit=exit_codes.TIMED_OUT, verdict="timed out")
+
+
+def stopped(name: str, now: datetime) -> Verdict:
+    """Return the result after Ctrl-C if the job has no result."""
+    return Verdict(Topic.ERROR, now, name, f"{name} stopped", exit=exit_codes.INTERRUPTED, verdict="stopped")
+
+
+def failed_task(framework: Framework | None) -> str:
+    """Return the task that ended the job, e.g. `worker-1`; empty if no task did."""
+    status = framework.status if framework is not None else None
+    completion = status.attempt_status.completion_status if status is not None else None
+    if status is None or completion is None or completion.trigger is None or not completion.type.is_failed:
+        return ""
+    task = job_verdict.find_task(status, completion.trigger)
+    return names.host_name(completion.trigger.task_role_name, task.index) if task is not None else ""
+
+
+def network_hint(log: Sequence[str], notes: Sequence[str], *, is_network_shared: bool) -> str:
+    """Return the limits of the pods' network that may have caused a failure, judged by the last lines of the failed
+    task; empty if there are no limits or the lines do not mention the network."""
+    lines = "\n".join(log)
+    if is_network_shared and _PORT_CONFLICT.search(lines):
+        limits = "; ".join(notes) or "pods share the host network"
+        return (
+            f"{limits}. A port can therefore be used by only one task and by no other program of this machine"
+        )
+    if notes and not is_network_shared and _NO_CONNECTION.search(lines):
+        return "; ".join(notes)
+    return ""
 
 
 def of_all(name: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
     """Return the result of several jobs. Its exit code is that of the first job in the file that did not succeed."""
-    failed = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
-    message = f"{len(verdicts) - len(failed)} of {len(verdicts)} jobs succeeded"
-    if failed:
-        message += f"; the first job in the file that did not succeed is {failed[0].object}"
-    return Verdict(Topic.SUMMARY, now, name, message, exit=failed[0].exit if failed else exit_codes.SUCCESS)
+    others = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
+    message = f"{len(verdicts) - len(others)} of {len(verdicts)} jobs succeeded"
+    if others:
+        message += f"; the first job in the file that did not succeed is {others[0].object}"
+    code = others[0].exit if others else exit_codes.SUCCESS
+    word = "failed" if others else "succeeded"
+    return Verdict(Topic.SUMMARY, now, name, message, exit=code, verdict=word)
 
 
 def companions_running_message(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
@@ -57,57 +115,3 @@ def companions_running_message(verdicts: Sequence[Verdict], companions: Mapping[
         return f"{result}; {name} keeps running{f' at {url}' if url else ''} (Ctrl-C stops it)"
     listed = " and ".join(f"{name} at {url}" if url else name for name, url in companions.items())
     return f"{result}; {listed} keep running (Ctrl-C stops them)"
-
-
-def _success(status: FrameworkStatus) -> str:
-    duration = ""
-    if status.completion_time is not None:
-        seconds = (status.completion_time - status.start_time).total_seconds()
-        duration = f" in {durations.format_seconds(int(seconds)) if seconds >= 60 else f'{seconds:.0f} s'}"
-    summary = status.summary
-    results = views.task_results(summary.succeeded, summary.failed, summary.tasks)
-    return f"succeeded{duration} ({results})" if summary.tasks else f"succeeded{duration}"
-
-
-def _failure(framework: Framework, status: FrameworkStatus) -> str:
-    completion = status.attempt_status.completion_status
-    if completion is None:
-        return "failed"
-    if completion.code == CompletionCode.STOP_FRAMEWORK_REQUESTED:
-        return "stopped"
-    cause = _task_failure(status, completion.trigger) if completion.trigger is not None else ""
-    if not cause:
-        reason = f"{completion.phrase} ({completion.code})"
-        cause = f"{reason}: {completion.diagnostics}" if completion.diagnostics else reason
-    return f"failed: {cause}{_attempt(framework, status)}"
-
-
-def _task_failure(status: FrameworkStatus, trigger: CompletionTrigger) -> str:
-    """Describe the failure of the task that ended the job. Empty if the status does not contain one."""
-    task = _find_task(status, trigger)
-    completion = task.attempt_status.completion_status if task is not None else None
-    if completion is None or not completion.type.is_failed:
-        return ""
-    name = names.host_name(trigger.task_role_name, trigger.task_index)
-    containers = completion.pod.containers if completion.pod is not None else ()
-    codes = [container.code for container in containers if container.code]
-    if codes:
-        return f"{name} exited with code {codes[0]}"
-    return f"{name}: {completion.phrase} ({completion.code})"
-
-
-def _find_task(status: FrameworkStatus, trigger: CompletionTrigger) -> TaskStatus | None:
-    for role in status.attempt_status.roles:
-        if role.name == trigger.task_role_name:
-            return next((task for task in role.task_statuses if task.index == trigger.task_index), None)
-    return None
-
-
-def _attempt(framework: Framework, status: FrameworkStatus) -> str:
-    """Return the number of the failed attempt as text. Empty if maxRetryCount is not positive and there was
-    no retry."""
-    retried, limit = status.retry_policy_status, framework.spec.retry_policy.max_retry_count
-    are_all_counted = retried.total_retried_count == retried.accountable_retried_count
-    if limit > 0 and are_all_counted:
-        return f" (attempt {retried.total_retried_count + 1} of {limit + 1})"
-    return f" (attempt {retried.total_retried_count + 1})" if retried.total_retried_count else ""

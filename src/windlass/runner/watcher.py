@@ -2,18 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from windlass.client import pods
+from windlass.client import pods, tasks
 from windlass.client.logs.lines import LineBuffer
 from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
 from windlass.kubeapi import requests, responses
-from windlass.kubeapi.errors import ApiError, NotFoundError, ResponseError
+from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
@@ -26,6 +26,7 @@ from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.render.manifest import Manifest
 from windlass.runner import eta, usage
+from windlass.runner.output_files import OutputFiles
 from windlass.runner.report import (
     Event,
     Line,
@@ -35,6 +36,7 @@ from windlass.runner.report import (
     Reporter,
     Source,
     Topic,
+    UnfinishedLine,
     now,
 )
 from windlass.wire import codec, progress
@@ -46,6 +48,8 @@ MAX_BLOCK_BYTES = 64 * 1024
 """Amount of output that is formatted at once."""
 POLL_SECONDS = 2.0
 """Interval for reading progress files and usage."""
+UNFINISHED_POLL_SECONDS = 0.5
+"""Interval for reading the states of incomplete lines."""
 
 _GONE_CODES = (400, 404)
 """Responses to a log request if the pod was deleted: 404, or 400 while a new pod of the same name has not started."""
@@ -53,6 +57,10 @@ _GONE_CODES = (400, 404)
 _decode_event = msgspec.json.Decoder(Event).decode
 
 Receive = Callable[[msgspec.Raw], None]
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 class WatchedJob:
@@ -66,10 +74,59 @@ class WatchedJob:
         self.was_stopped = False
 
 
+class SeenPods:
+    """The pods that the watch has delivered, by UID."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._versions: dict[str, int] = {}
+        self._deleted: set[str] = set()
+        self._lists = 0
+        self.may_have_missed = False
+        """Whether pods may have been created and deleted before the first list."""
+
+    def add(self, pod: Pod) -> None:
+        self._versions[pod.uid] = int(pod.metadata.resource_version)
+        self._changed.set()
+
+    def remove(self, pod: Pod) -> None:
+        self._deleted.add(pod.uid)
+        self._changed.set()
+
+    def replace(self, listed: Iterable[msgspec.Raw]) -> None:
+        """Add all pods that exist. The watch may have missed pods that were created and deleted before this list."""
+        self._lists += 1
+        self._deleted |= self._versions.keys() - {pods.decode(body).uid for body in listed}
+        self._changed.set()
+
+    async def wait_for(self, existing: Iterable[Pod], ended: Iterable[str]) -> None:
+        """Wait until the watch has delivered these states of pods, and the deletion of the pods that have ended."""
+        while not (all(map(self._has_state, existing)) and all(map(self._is_deleted, ended))):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _has_state(self, pod: Pod) -> bool:
+        is_newer = self._versions.get(pod.uid, 0) >= int(pod.metadata.resource_version)
+        return is_newer or pod.uid in self._deleted
+
+    def _is_deleted(self, uid: str) -> bool:
+        is_missed = self._lists > (0 if self.may_have_missed else 1) and uid not in self._versions
+        return is_missed or uid in self._deleted
+
+
 class Watcher:
     def __init__(
-        self, plan: SubmitPlan, transport: Transport, reporter: Reporter, data: Path, *, reads_logs: bool
+        self,
+        plan: SubmitPlan,
+        transport: Transport,
+        reporter: Reporter,
+        data: Path,
+        outputs: OutputFiles,
+        *,
+        reads_logs: bool,
+        namespace: str = "",
     ) -> None:
+        """`namespace`: the only namespace to watch, if not all."""
         self.jobs = {job.key: WatchedJob(job) for job in plan.jobs}
         self.all_have_status = asyncio.Event()
         """Set when every job has a status or is over."""
@@ -79,10 +136,15 @@ class Watcher:
         self._transport = transport
         self._reporter = reporter
         self._data = data
+        self._outputs = outputs
         self._reads_logs = reads_logs
+        self._namespace = namespace
         self._lines = LineGenerator(plan.jobs, plan.companions)
         self._logs: dict[Run, asyncio.Task[None]] = {}
+        self._seen_pods = SeenPods()
         self._paces: dict[str, eta.Pace] = {}
+        self._unfinished: dict[Run, Pod] = {}
+        """The pods of the runs whose logs are read."""
         self._progress_files = eta.ProgressFiles()
         self._pods_by_progress_file: dict[Path, Pod] = {}
         """The pods whose progress files are still read."""
@@ -91,21 +153,62 @@ class Watcher:
         """Yield the coroutines that watch and poll. They run until they are cancelled."""
         for group in dict.fromkeys(watched.job.group for watched in self.jobs.values()):
             yield self._watch(frameworks(group), self._on_framework, self._on_deleted_framework)
-        yield self._watch(PODS, self._on_pod, self._on_deleted_pod, names.FRAMEWORK_NAME)
+        yield self._watch(
+            PODS, self._on_pod, self._on_deleted_pod, names.FRAMEWORK_NAME, self._seen_pods.replace
+        )
         yield self._watch(EVENTS, self._on_event, _ignore)
         yield self._poll_files()
         if self._reporter.shows_usage:
             yield self._poll_usage()
+        if self._reporter.shows_unfinished_lines:
+            yield self._poll_unfinished_lines()
+
+    async def ignore_existing_events(self, uid: str = "") -> None:
+        """Ignore the events that exist now, except those of the object with this UID, and later events of other jobs.
+        For clusters that have or had other jobs."""
+        for item in await self._list_events():
+            event = _decode_event(item)
+            if event.involved_object.uid != uid:
+                self._lines.ignore(event)
+        self._lines.is_shared = True
+        self._seen_pods.may_have_missed = bool(uid)
 
     async def drain(self) -> None:
         """Process the remaining events and output, which arrive after the status changes that they belong to."""
-        body = await self._transport.send(requests.list_page(EVENTS, limit=0))
-        for item in responses.decode_page(body).objects:
+        await self._wait_for_pods()
+        for item in await self._list_events():
             self._on_event(item)
         # These tasks end by themselves: a supervisor records where the log of an ended container ends.
         if self._logs:
             await asyncio.wait(self._logs.values())
         self._read_files()
+
+    async def _list_events(self) -> Sequence[msgspec.Raw]:
+        """Return the events; none if the user may not list them."""
+        try:
+            body = await self._transport.send(requests.list_page(EVENTS, self._namespace, limit=0))
+        except ForbiddenError:
+            return ()
+        return responses.decode_page(body).objects
+
+    async def _wait_for_pods(self) -> None:
+        """Wait until the watch has delivered every change of the jobs' pods until now."""
+        body = await self._transport.send(
+            requests.list_page(PODS, self._namespace, names.FRAMEWORK_NAME, limit=0)
+        )
+        listed = map(pods.decode, responses.decode_page(body).objects)
+        existing = [pod for pod in listed if pod.job_key in self.jobs]
+        latest = {
+            task.attempt_status.pod_uid
+            for watched in self.jobs.values()
+            if watched.framework is not None
+            for _, task in tasks.statuses(watched.framework)
+            if task.attempt_status.pod_uid
+        }
+        await self._seen_pods.wait_for(existing, latest - {pod.uid for pod in existing})
+
+    def report_submitted(self, job: Manifest) -> None:
+        self._report(self._lines.submitted_lines(job.key, now()))
 
     @property
     def log_tasks(self) -> "Iterable[asyncio.Task[None]]":
@@ -116,19 +219,28 @@ class Watcher:
             self._reporter.report(line)
 
     async def _watch(
-        self, resource: Resource, on_changed: Receive, on_deleted: Receive, selector: str = ""
+        self,
+        resource: Resource,
+        on_changed: Receive,
+        on_deleted: Receive,
+        selector: str = "",
+        on_listed: Callable[[Sequence[msgspec.Raw]], None] = _ignore,
     ) -> None:
         def receive(event: ResourceEvent) -> None:
             match event:
                 case Listed(items=items):
                     for item in items:
                         on_changed(item)
+                    on_listed(items)
                 case Changed(object=body):
                     on_changed(body)
                 case Deleted(object=body):
                     on_deleted(body)
 
-        await Reflector(self._transport, resource, label_selector=selector, receive=receive).run()
+        reflector = Reflector(
+            self._transport, resource, namespace=self._namespace, label_selector=selector, receive=receive
+        )
+        await reflector.run()
 
     # Jobs
 
@@ -156,18 +268,19 @@ class Watcher:
         pod = pods.decode(body)
         if pod.job_key not in self.jobs:
             return
+        self._seen_pods.add(pod)
         self.on_pod(pod)
         self._report(self._lines.pod_lines(pod, now()))
         file = eta.progress_file(pod, self._pod_directory(pod.metadata.uid))
         if file is not None:
             self._pods_by_progress_file[file] = pod
-        for run in pod.started_runs if self._reads_logs else ():
-            if run not in self._logs:
-                self._logs[run] = asyncio.create_task(self._read_log(pod, run))
+        self._start_reading(pod)
 
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:
         pod = pods.decode(body)
         if pod.job_key in self.jobs:
+            self._seen_pods.remove(pod)
+            self._start_reading(pod)
             self._report(self._lines.deleted_pod_lines(pod, now()))
 
     def _on_event(self, body: msgspec.Raw) -> None:
@@ -175,8 +288,14 @@ class Watcher:
 
     # Logs and progress
 
+    def _start_reading(self, pod: Pod) -> None:
+        for run in pod.started_runs if self._reads_logs else ():
+            if run not in self._logs:
+                self._logs[run] = asyncio.create_task(self._read_log(pod, run))
+
     async def _read_log(self, pod: Pod, run: Run) -> None:
         buffer = LineBuffer(MAX_LINE_BYTES)
+        self._unfinished[run] = pod
         try:
             async with contextlib.aclosing(self._log_chunks(pod, run)) as chunks:
                 async for chunk in chunks:
@@ -187,6 +306,9 @@ class Watcher:
             message = f"cannot read the output of container {run.container}: {error}"
             self._reporter.report(Line(Topic.POD, now(), self._lines.name_of(pod), "NoLog", message))
         self._on_output(pod, run, buffer.end())
+        del self._unfinished[run]
+        if self._reporter.shows_unfinished_lines:
+            self._report_unfinished(pod, run, b"")
 
     async def _log_chunks(self, pod: Pod, run: Run) -> AsyncGenerator[bytes, None]:
         """Yield the output of one run of a container until the run ends. Raises ApiError and OSError.
@@ -229,7 +351,32 @@ class Watcher:
     def _report_output(self, pod: Pod, run: Run, data: bytes) -> None:
         if data:
             name = self._lines.name_of(pod)
-            self._reporter.report(LogLines(Topic.LOG, now(), name, run.container, data))
+            self._outputs.write(name, data)
+            self._reporter.report(
+                LogLines(Topic.LOG, now(), name, run.container, data, pod=run.pod, is_init=_is_init(pod, run))
+            )
+
+    async def _poll_unfinished_lines(self) -> None:
+        while True:
+            await asyncio.sleep(UNFINISHED_POLL_SECONDS)
+            for run, pod in tuple(self._unfinished.items()):
+                name = log_format.unfinished_name(log_format.file_name(run.restart_count))
+                with contextlib.suppress(OSError):
+                    data = (self._pod_directory(run.pod).logs(run.container) / name).read_bytes()
+                    self._report_unfinished(pod, run, data.partition(b"\n")[0])
+
+    def _report_unfinished(self, pod: Pod, run: Run, state: bytes) -> None:
+        self._reporter.report(
+            UnfinishedLine(
+                Topic.LOG,
+                now(),
+                self._lines.name_of(pod),
+                run.container,
+                state,
+                pod=run.pod,
+                is_init=_is_init(pod, run),
+            )
+        )
 
     async def _poll_files(self) -> None:
         while True:
@@ -255,12 +402,13 @@ class Watcher:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                self._reporter.update_usage(usage.decode(await self._transport.send(usage.request())))
+                body = await self._transport.send(usage.request(self._namespace))
+                self._reporter.update_usage(usage.decode(body))
             except NotFoundError:
                 await asyncio.Event().wait()  # stop polling: the cluster has no metrics API
             except (ApiError, msgspec.DecodeError):
                 continue
 
 
-def _ignore(_: object) -> None:
-    pass
+def _is_init(pod: Pod, run: Run) -> bool:
+    return run.container not in pod.main_container_names

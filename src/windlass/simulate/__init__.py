@@ -1,7 +1,7 @@
 """Simulations of the controller on a virtual clock: randomised ones that check invariants, and `windlass plan`.
 
-A Simulation runs the controller's own queue, cache and executor against an API server, a garbage collector and kubelets
-in memory, with faults drawn from a seed. `plan` runs one job with chosen faults.
+A Simulation runs the controller's own leader election, Reflectors, queue, cache and executor against an API server, a
+garbage collector and kubelets in memory, with faults drawn from a seed. `plan` runs one job with chosen faults.
 """
 
 from windlass.simulate.builders import framework, role

@@ -1,5 +1,6 @@
 """Invariants of a Simulation during its run and at its end. If one does not hold, `Violation` is raised."""
 
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 
 from windlass.decide import transitions
@@ -41,7 +42,11 @@ class Invariants:
         self._task_uids: dict[str, str] = {}
         """The instance UID of the task that each pod was created for, by pod UID."""
         self.is_request_late = False
-        """Whether a crashed controller sent the current request. The stored status may no longer require it."""
+        """Whether the sender of the current request no longer leads. The stored status may no longer require it."""
+        self.has_other_leader = False
+        """Whether another replica holds the lease when the current request arrives."""
+        self.pods_of_old_leaders: set[str] = set()
+        """UIDs of pods that such requests have created. They may run until the new leader deletes them."""
         server.on_status_stored.append(self._on_status_stored)
         server.on_pod_created.append(self._on_pod_created)
         kubelets.on_start.append(self._on_start)
@@ -57,6 +62,8 @@ class Invariants:
         if not pod.metadata.annotations.framework_uid:
             return
         self._task_uids[pod.uid] = pod.metadata.annotations.task_uid
+        if self.has_other_leader:
+            self.pods_of_old_leaders.add(pod.uid)
         if self.is_request_late:
             return
         status = self._stored.get(pod.metadata.annotations.framework_uid)
@@ -97,7 +104,9 @@ class Invariants:
         left = [
             pod.name
             for pod in self._server.dependents_of(uid)
-            if isinstance(pod, PodView) and not (is_kept and pod.is_terminal)
+            if isinstance(pod, PodView)
+            and not (is_kept and pod.is_terminal)
+            and pod.uid not in self.pods_of_old_leaders
         ]
         require(not left, f"{framework.name}: an attempt is over but these pods of it exist: {left}")
         require(
@@ -117,7 +126,7 @@ class Invariants:
         running = {
             uid: task
             for uid, task in self._kubelets.running_of(framework.uid).items()
-            if uid in self._task_uids
+            if uid in self._task_uids and uid not in self.pods_of_old_leaders
         }
         if not running:
             return
@@ -204,11 +213,13 @@ class Invariants:
 class RequestInvariants:
     """Checks the controller's requests when they arrive at the API server.
 
-    The last requests of a crashed controller are not checked: the state that they were based on may have changed.
+    Requests that arrive after the leadership has ended are not checked: the state that they were based on may have
+    changed.
     """
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, pods_of_old_leaders: AbstractSet[str]) -> None:
         self._server = server
+        self._pods_of_old_leaders = pods_of_old_leaders
         self._store_counts: dict[tuple[str, int], int] = {}
 
     def check_store(self, framework: str, seconds: float) -> None:
@@ -266,7 +277,8 @@ class RequestInvariants:
         """Require that the ConfigMap has no pods, and its attempt is not active or the Framework is being deleted."""
         owner = config_map.controller
         framework = self._framework("" if owner is None else owner.uid)
-        left = [pod.name for pod in self._server.dependents_of(config_map.uid)]
+        dependents = self._server.dependents_of(config_map.uid)
+        left = [pod.name for pod in dependents if pod.uid not in self._pods_of_old_leaders]
         require(not left, f"ConfigMap {config_map.uid} is deleted before its pods {left}")
         if framework is not None and framework.status is not None:
             is_in_use = (

@@ -1,35 +1,39 @@
 """The port of a simulated controller: its requests are effects on the simulated API server."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from windlass.controller.engine import lease_guard
 from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.keys import key_of
+from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError
 from windlass.controller.engine.port import ConflictError, DeletedPods, Listed, RequestError
 from windlass.decide.types import DeletePod, Reason
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.history import AttemptRecord, record_name
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.encoded_statuses import EncodedStatuses
 from windlass.simulate.invariants import RequestInvariants, require
+from windlass.simulate.records import Records
+from windlass.simulate.virtual_time import Resume, Wait
 
 T = TypeVar("T")
+MAX_REQUEST_SEC = 2.0
+"""Maximum duration of a request."""
+Effect = Callable[[], Any]
+"""Function that performs a request at the API server and returns its answer or an error."""
+Send = Callable[[Sequence[Effect], Resume], None]
+"""Function that sends requests together and resumes the pass with the list of their answers."""
 
 
-class Requests:
-    """Requests that are sent together. Awaiting them returns their answers, including errors."""
-
-    def __init__(self, *effects: Callable[[], Any]) -> None:
-        self.effects = effects
-
-    def __await__(self) -> Generator["Requests", list[Any], list[Any]]:
-        return (yield self)
+def answer_at_once(effects: Sequence[Effect], resume: Resume) -> None:
+    resume([effect() for effect in effects])
 
 
 class _SilentObserver:
@@ -43,6 +47,8 @@ class _SilentObserver:
 
     def on_failure(self, framework: Framework, action: str, error: RequestError) -> None: ...
 
+    def on_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None: ...
+
 
 class SimulatedPort:
     """The controller's port, in memory."""
@@ -55,9 +61,16 @@ class SimulatedPort:
         invariants: Callable[[], RequestInvariants | None],
         encoded: EncodedStatuses | None = None,
         compression_threshold: int | None = None,
+        *,
+        guard: LeaseGuard | None = None,
+        send: Send = answer_at_once,
+        records: Records | None = None,
     ) -> None:
         """With `encoded`, statuses are stored by JSON patches. Without a threshold, they are not compressed."""
         self._server = server
+        self._records = records
+        self._guard = guard or lease_guard.unrestricted()
+        self._send_effects = send
         self._encoded = encoded
         self._compression_threshold = compression_threshold
         self._invariants = invariants
@@ -67,9 +80,7 @@ class SimulatedPort:
         """Number of requests by operation."""
         self.reasons: list[tuple[str, Reason]] = []
 
-    def _request(
-        self, operation: str, framework: Framework | None, do: Callable[[], Any]
-    ) -> Callable[[], Any]:
+    def _request(self, operation: str, framework: Framework | None, do: Callable[[], Any]) -> Effect:
         def effect() -> Any:
             self.counts[operation] = self.counts.get(operation, 0) + 1
             error = self._inject_fault(f"{operation} before", framework)
@@ -86,11 +97,20 @@ class SimulatedPort:
     async def _send(
         self, operation: str, do: Callable[[], T | RequestError], framework: Framework | None = None
     ) -> T:
-        (answer,) = await Requests(self._request(operation, framework, do))
+        (answer,) = await self._send_all([self._request(operation, framework, do)])
         if isinstance(answer, RequestError | ApiError):
             raise answer
         result: T = answer
         return result
+
+    async def _send_all(self, effects: Sequence[Effect]) -> Sequence[Any]:
+        """Send requests together, unless the lease expires too soon. Return their answers, including errors."""
+        try:
+            self._guard.check(MAX_REQUEST_SEC)
+        except NotLeadingError as error:
+            return [error] * len(effects)
+        answers: Sequence[Any] = await Wait(partial(self._send_effects, effects))
+        return answers
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         self._on_store(framework, status)
@@ -144,14 +164,18 @@ class SimulatedPort:
     async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
         await self._send("publish_gang", partial(self._server.publish_gang, manifest))
 
+    async def create_record(self, record: AttemptRecord) -> None:
+        if self._records is not None:
+            await self._send("create_record", partial(self._records.create, record))
+
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]
     ) -> Sequence[PodView | RequestError]:
-        return await Requests(
-            *(
+        return await self._send_all(
+            [
                 self._request("create_pod", None, partial(self._server.create_pod, namespace, manifest))
                 for manifest in manifests
-            )
+            ]
         )
 
     async def delete_pods(
@@ -163,8 +187,8 @@ class SimulatedPort:
                 invariants.check_pod_deletion(pod, force=deletion.force)
             self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
 
-        return await Requests(
-            *(self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions)
+        return await self._send_all(
+            [self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions]
         )
 
     async def delete_pods_of_attempt(
@@ -206,6 +230,10 @@ class SimulatedPort:
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.reasons.extend((framework.name, reason) for reason in reasons)
+
+    def report_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:  # noqa: ARG002
+        if self._records is not None:
+            self._records.lost.add(record_name(framework.uid, attempt_id))
 
     def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         """Ignore the failure, which the simulation has caused."""

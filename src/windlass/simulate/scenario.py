@@ -38,10 +38,14 @@ class Faults(msgspec.Struct, frozen=True):
     throttled: float = 0.0
     """A request is rejected with 429."""
     watch_delay: float = 0.02
-    """Maximum delay of a watch event. Events may overtake each other."""
+    """Maximum delay of a watch event. Events of different resources may overtake each other."""
     watch_drop: float = 0.0
-    """A watch event is lost; a later list replaces it."""
+    """A watch ends before an event. The next one delivers it."""
     watch_repeat: float = 0.0
+    expired: float = 0.0
+    """The server has forgotten all changes (410 Gone) when a watch ends or the next page of a list is requested."""
+    lease_error: float = 0.0
+    """A request for the Lease fails. A write may have been stored nevertheless."""
     task_failure: float = 0.0
     """A container fails."""
     linger: float = 0.0
@@ -76,6 +80,7 @@ class EventType(StrEnum):
     LOSE_NODE = "lose node"
     CRASH = "crash the controller"
     CHANGE_LEADER = "change leader"
+    SUSPEND_MACHINE = "suspend the machine of the leader"
     RELIST = "relist"
     STALL = "stall a watch"
     FOREIGN_POD = "create a foreign pod"
@@ -89,13 +94,18 @@ class Occurrence(StrEnum):
     """Rare situations in a run. A test requires that the drawn scenarios lead to each of them."""
 
     CLOCK_CORRECTED = "the clock of a controller was wrong and followed the API server"
+    LIST_EXPIRED = "a list could not be continued because its token had expired"
     CONTAINER_RESTARTED = "a container was restarted (restartPolicy Always)"
     FINALIZER_DELAYED_REMOVAL = "a finalizer delayed the removal of an object"
     FORCED_DELETION = "a pod was deleted by force"
     FORCED_DELETION_DUE_AFTER_FAULTS = "a pod with a timeout was still terminating after the faults had ended"
+    LATE_REQUEST = "a request of an old leader arrived after the next leader had acquired the lease"
+    LEASE_LOST = "a leader could not renew its lease"
+    LEASE_RELEASED = "a leader released its lease"
     NAMESPACE_TERMINATING = "an object was rejected because the namespace was being deleted"
     PATCH_REJECTED = "a patch did not fit the stored status"
     PERMISSION_MISSING = "a request was rejected because the controller lacked the permission"
+    RESUMED_FROM_BOOKMARK = "a watch continued from the version of a bookmark"
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     STATUS_COMPRESSED = "the task statuses were stored compressed"
@@ -104,6 +114,7 @@ class Occurrence(StrEnum):
     TIED_RULES = "several completion rules were met in the same second"
     UNKNOWN_PHASE = "a pod had the phase Unknown"
     UNLIMITED_RETRY = "a failure was retried without a limit (maxRetryCount -1)"
+    WATCH_EXPIRED = "a watch was rejected with 410 because its version was too old"
     WEBHOOK_DENIED = "a webhook denied a pod"
 
 
@@ -136,6 +147,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """Whether statuses are stored by JSON patches, and compressed by some controllers."""
     endless_roles: frozenset[str] = frozenset()
     """Roles whose containers never end by themselves, e.g. parameter servers."""
+    keeps_records: bool = False
+    """Whether the controllers write records of finished attempts."""
     faults_end: float = 0.0
     """Seconds after which there are no faults, so that every Framework must settle."""
 
@@ -199,6 +212,7 @@ def draw(seed: int) -> Scenario:
         events=tuple(sorted(events, key=lambda event: event.at)),
         faults=faults,
         is_encoded=random.random() < 0.25,
+        keeps_records=seed % 3 != 0,
         faults_end=faults_end,
     )
 
@@ -212,11 +226,17 @@ def _change_during_stall(random: Random) -> list[Event]:
         EventType.SUSPEND,
         EventType.REMOVE_ROLE,
         EventType.CHANGE_LEADER,
+        EventType.SUSPEND_MACHINE,
         EventType.DELETE_CONFIG_MAP_BACKGROUND,
     )
     return [
         Event(at=begin, type=EventType.STALL, number=2, lasts=random.uniform(5, 60)),
-        Event(at=begin + random.uniform(0, 10), type=random.choice(types)),
+        Event(
+            at=begin + random.uniform(0, 10),
+            type=random.choice(types),
+            number=random.randrange(60),
+            lasts=random.uniform(1, 120),
+        ),
     ]
 
 
@@ -278,51 +298,6 @@ def _with_task(role: TaskRoleSpec, **changes: object) -> TaskRoleSpec:
     return msgspec.structs.replace(role, task=msgspec.structs.replace(role.task, **changes))
 
 
-def draw_many_frameworks(seed: int, count: int, tasks: int = 2) -> Scenario:
-    """Draw a scenario of many Frameworks at once, with faults."""
-    random = Random(seed)
-    retry = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=2)
-    submissions = tuple(
-        Submission(
-            at=random.uniform(0, count / 100),
-            framework=builders.framework(
-                f"job{number}",
-                builders.role("worker", tasks, retry=RetryPolicySpec(max_retry_count=1)),
-                retry_policy=retry,
-            ),
-        )
-        for number in range(count)
-    )
-    events = tuple(
-        Event(
-            at=random.uniform(0, count / 100),
-            type=random.choice(
-                (EventType.DELETE_POD, EventType.EVICT_POD, EventType.DELETE_CONFIG_MAP_FOREGROUND)
-            ),
-            framework=random.randrange(count),
-            number=random.randrange(tasks),
-        )
-        for _ in range(count // 20)
-    )
-    faults = Faults(
-        conflict=0.01,
-        error_before=0.01,
-        error_after=0.01,
-        watch_delay=0.5,
-        watch_drop=0.001,
-        watch_repeat=0.01,
-        task_failure=0.1,
-    )
-    return Scenario(
-        seed,
-        submissions,
-        tuple(sorted(events, key=lambda event: event.at)),
-        faults,
-        replicas=1,
-        faults_end=count / 100 + 60,
-    )
-
-
 def _faults(random: Random) -> Faults:
     def sometimes(most: float) -> float:
         return random.uniform(0, most) if random.random() < 0.5 else 0.0
@@ -336,6 +311,8 @@ def _faults(random: Random) -> Faults:
         watch_delay=random.choice((0.02, 0.5, 3.0, 20.0)),
         watch_drop=sometimes(0.1),
         watch_repeat=sometimes(0.3),
+        expired=sometimes(1.0),
+        lease_error=sometimes(0.2),
         task_failure=sometimes(0.5),
         linger=sometimes(0.5),
         clock_drift=random.choice((0.0, 0.0, 1e-4, 1e-2)),

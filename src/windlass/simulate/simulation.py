@@ -1,12 +1,14 @@
 """Simulate a scenario: controllers, API server, kubelets and users, with a virtual clock and one random seed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 import msgspec
 
 from windlass.controller.engine.keys import key_of
+from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.port import AlreadyExistsError, RefusedError
 from windlass.decide.decision import DEFAULT_RULES
 from windlass.decide.types import Rules
@@ -17,16 +19,19 @@ from windlass.model.status import ConditionType
 from windlass.simulate import builders, refusals
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
-from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
+from windlass.simulate.controllers import SimulatedController
 from windlass.simulate.encoded_statuses import EncodedStatuses
 from windlass.simulate.invariants import Invariants, RequestInvariants, Violation, require
 from windlass.simulate.kubelets import Kubelets
+from windlass.simulate.machines import Machine
 from windlass.simulate.namespaces import NamespaceController
+from windlass.simulate.records import Records
+from windlass.simulate.replicas import LeaseServer, Replica
 from windlass.simulate.scenario import QUIET, Event, EventType, Faults, Scenario, Submission
 from windlass.simulate.status_invariants import StatusInvariants
 from windlass.simulate.virtual_time import Timeline
+from windlass.simulate.watches import History
 
-TAKEOVER_SEC = MAX_REQUEST_SEC * 2
 MAX_SETTLING_TIME = timedelta(hours=3)
 """Virtual time after the last event within which every Framework must settle."""
 CLOCK_TOLERANCE = timedelta(seconds=10)
@@ -39,7 +44,7 @@ class Simulation:
     def __init__(self, scenario: Scenario, rules: Rules = DEFAULT_RULES) -> None:
         self.scenario = scenario
         self._random = Random(scenario.seed)
-        self._rules = rules
+        self._rules = msgspec.structs.replace(rules, keeps_records=scenario.keeps_records)
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
         if scenario.has_wrong_clocks:
@@ -60,7 +65,8 @@ class Simulation:
         self._namespaces = NamespaceController(self.timeline, self.server, self._random)
         self._invariants = Invariants(self.server, self.kubelets)
         StatusInvariants(self.server, self.kubelets)
-        self._request_invariants = RequestInvariants(self.server)
+        self.records = Records(self.server, are_enabled=scenario.keeps_records)
+        self._request_invariants = RequestInvariants(self.server, self._invariants.pods_of_old_leaders)
         times = [submission.at for submission in scenario.submissions]
         times += [
             event.at + (0.0 if event.type is EventType.LOSE_NODE else event.lasts)
@@ -68,11 +74,13 @@ class Simulation:
         ]
         self._last_event_time = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
-        self._next_tick: float | None = None
         self._is_finished = False
-        self.retired: list[SimulatedController] = []
-        self.controllers = [self._new_controller() for _ in range(scenario.replicas)]
-        self.timeline.after(TAKEOVER_SEC, lambda: self._elect(0))
+        self.controllers: list[SimulatedController] = []
+        """All leaders so far, in the order in which they acquired the lease."""
+        self._history = History(self.server)
+        self._lease = LeaseServer()
+        self._started_replicas = 0
+        self._replicas = [self._new_replica() for _ in range(scenario.replicas)]
         for submission in scenario.submissions:
             self._schedule_submission(submission)
         for event in scenario.events:
@@ -94,6 +102,7 @@ class Simulation:
                 require(self.passes < limit, f"endless loop of the controller: {self.passes} passes")
                 last_check = self.timeline.now
         self._invariants.check_end()
+        self.records.check_end()
         for framework in self.server.frameworks.values():
             state = None if framework.status is None else framework.status.state
             require(_is_settled(framework), f"{framework.name} never ended, it is {state}")
@@ -101,12 +110,12 @@ class Simulation:
 
     @property
     def passes(self) -> int:
-        return sum(controller.passes for controller in (*self.controllers, *self.retired))
+        return sum(controller.passes for controller in self.controllers)
 
     def requests(self) -> dict[str, int]:
         """Return the number of requests of all controllers, by operation."""
         total: dict[str, int] = {}
-        for controller in (*self.controllers, *self.retired):
+        for controller in self.controllers:
             for operation, count in controller.port.counts.items():
                 total[operation] = total.get(operation, 0) + count
         return total
@@ -114,18 +123,9 @@ class Simulation:
     # Passes
 
     def _start_passes(self) -> None:
-        for controller in self.controllers:
-            if controller.is_leader and controller.has_changes:
-                controller.start_passes()
-                due = controller.queue.next_time()
-                if due is not None and (self._next_tick is None or due < self._next_tick):
-                    self._next_tick = due
-                    self.timeline.at(controller.machine_clock.time_of(due), self._tick)
-
-    def _tick(self) -> None:
-        self._next_tick = None
-        for controller in self.controllers:
-            controller.has_changes = True
+        for replica in self._replicas:
+            if replica.session is not None and replica.session.has_changes:
+                replica.session.start_passes()
 
     def _faults(self) -> Faults:
         if self.timeline.now < self._faults_end:
@@ -133,11 +133,9 @@ class Simulation:
         return msgspec.structs.replace(QUIET, duration=self.scenario.faults.duration)
 
     def _end_faults(self) -> None:
-        """Change all Frameworks so that they end, and relist, because the watches may have missed events."""
+        """Change all Frameworks so that they end."""
         for framework in tuple(self.server.frameworks.values()):
             self._change_spec(framework, scenarios.settling(framework.spec))
-        for controller in self.controllers:
-            controller.relist()
 
     def _check_if_finished(self) -> None:
         """Check forced deletions and whether the run is finished, at intervals: checks after every step
@@ -153,32 +151,44 @@ class Simulation:
             return False
         try:
             self._invariants.check_end()
+            self.records.check_end()
         except Violation:
             return False
         return True
 
-    def _new_controller(self) -> SimulatedController:
+    def _new_replica(self) -> Replica:
         drift = self.scenario.faults.clock_drift
         rate = 1.0 + self._random.uniform(-drift, drift) if drift else 1.0
         ahead = self._random.choice((0.0, 5.0, -5.0, 3600.0, -3600.0)) if drift else 0.0
-        return SimulatedController(
-            self.timeline,
+        machine = Machine(self.timeline, self.server, self._random, self._faults, rate=rate, ahead=ahead)
+        self._started_replicas += 1
+        return Replica(
+            machine,
+            self._lease,
+            partial(self._new_controller, machine),
+            f"replica-{self._started_replicas}",
+            self.server.occurred,
+        )
+
+    def _new_controller(
+        self, machine: Machine, guard: LeaseGuard, has_other_leader: Callable[[], bool]
+    ) -> SimulatedController:
+        controller = SimulatedController(
+            machine,
             self.server,
-            self._random,
-            self._faults,
+            self._history,
             self._invariants,
             self._request_invariants,
             self._rules,
+            guard,
+            has_other_leader,
+            self.records,
             batch_size=self._batch_size,
-            rate=rate,
-            ahead=ahead,
             encoded=self._encoded,
             compression_threshold=self._random.choice((None, 1, 1500)) if self._encoded else None,
         )
-
-    def _elect(self, number: int) -> None:
-        if not any(controller.is_leader for controller in self.controllers):
-            self.controllers[number].lead()
+        self.controllers.append(controller)
+        return controller
 
     # Events
 
@@ -231,18 +241,22 @@ class Simulation:
     def _apply_to_controllers_or_framework(self, event: Event) -> None:
         match event.type:
             case EventType.CRASH:
-                self._crash()
+                self._replace_leader(Replica.crash)
+            case EventType.CHANGE_LEADER if event.number % 2:
+                self._replace_leader(Replica.stop)
             case EventType.CHANGE_LEADER:
-                self._change_leader()
+                self._apply_to_leader(Replica.lose_lease)
+            case EventType.SUSPEND_MACHINE:
+                self._apply_to_leader(partial(_suspend, event))
             case EventType.STALL:
-                for controller in self.controllers:
-                    controller.stall(event.number, event.lasts)
+                self._history.stall(event.number, event.lasts)
             case EventType.RELIST:
-                for controller in self.controllers:
-                    controller.relist()
+                self._history.compact()
+                self._history.close_watches()
             case EventType.STEP_CLOCK:
-                for controller in self.controllers:
-                    controller.step_clock(event.lasts * 60 * (1 if event.number % 2 else -1))
+                for replica in self._replicas:
+                    seconds = event.lasts * 60 * (1 if event.number % 2 else -1)
+                    replica.machine.hardware_clock.step(seconds)
             case _:
                 framework = self._framework(event)
                 if framework is not None:
@@ -362,28 +376,27 @@ class Simulation:
         )
         self.timeline.after(event.lasts, lambda: self.server.remove_pod(foreign_pod.uid))
 
-    def _crash(self) -> None:
-        """Crash the leader and start a new replica. Another leader is elected after a while."""
-        leader = self._replace_leader()
-        if leader is not None:
-            successor = self._random.randrange(len(self.controllers))
-            self.timeline.after(self._random.uniform(TAKEOVER_SEC, 20), lambda: self._elect(successor))
-
-    def _change_leader(self) -> None:
-        """Make the leader lose its lease, so that it ends. The next replica becomes the leader."""
-        leader = self._replace_leader()
-        if leader is not None:
-            successor = (leader + 1) % len(self.controllers)
-            self.timeline.after(TAKEOVER_SEC, lambda: self._elect(successor))
-
-    def _replace_leader(self) -> int | None:
-        for number, controller in enumerate(self.controllers):
-            if controller.is_leader:
-                controller.crash()
-                self.retired.append(controller)
-                self.controllers[number] = self._new_controller()
+    def _apply_to_leader(self, act: Callable[[Replica], None]) -> int | None:
+        """Call `act` for the leader and return its index; None if no replica leads."""
+        for number, replica in enumerate(self._replicas):
+            if replica.session is not None:
+                act(replica)
                 return number
         return None
+
+    def _replace_leader(self, end: Callable[[Replica], None]) -> None:
+        """End the leader, and start a new replica in its place."""
+        number = self._apply_to_leader(end)
+        if number is not None:
+            self._replicas[number] = self._new_replica()
+
+
+def _suspend(event: Event, leader: Replica) -> None:
+    """Suspend the machine of the leader at once, or after its next requests."""
+    if leader.session is None or event.number % 4 == 0:
+        leader.machine.suspend(event.lasts)
+    else:
+        leader.session.suspension = event.lasts
 
 
 def _is_settled(framework: Framework) -> bool:

@@ -4,6 +4,7 @@ The checks do not use the code that they verify. Below, a rule is a minFailedTas
 role, and the numbered statements are in docs/behaviours.md. Statement numbers refer to docs/behaviours.md.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from windlass.model.completion import (
@@ -238,15 +239,18 @@ class StatusInvariants:
 
 
 def _was_attempt_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
-    if old is None:
-        return False
-    return any(
-        before.instance_uid == task.instance_uid
-        and before.attempt_status.id == task.attempt_status.id
-        and before.attempt_status.completion_status is not None
-        for role in old.attempt_status.roles
-        for before in role.task_statuses
-    )
+    return any(before.attempt_status.completion_status is not None for before in _same_attempt(old, task))
+
+
+def _same_attempt(old: FrameworkStatus | None, task: TaskStatus) -> Iterator[TaskStatus]:
+    """Yield the earlier status of a task if it has the same attempt."""
+    for role in () if old is None else old.attempt_status.roles:
+        for before in role.task_statuses:
+            if (
+                before.instance_uid == task.instance_uid
+                and before.attempt_status.id == task.attempt_status.id
+            ):
+                yield before
 
 
 def _was_task_completed(old: FrameworkStatus | None, task: TaskStatus) -> bool:
@@ -395,13 +399,7 @@ def _waited_for_retry(old: FrameworkStatus | None, task: TaskStatus) -> bool:
     """Return whether the task waited for a retry when the attempt of the Framework ended."""
     if task.attempt_status.completion_time != task.completion_time:
         return True
-    return old is not None and any(
-        before.instance_uid == task.instance_uid
-        and before.attempt_status.id == task.attempt_status.id
-        and before.retry_policy_status.retry_delay_sec is not None
-        for role in old.attempt_status.roles
-        for before in role.task_statuses
-    )
+    return any(before.retry_policy_status.retry_delay_sec is not None for before in _same_attempt(old, task))
 
 
 def _has_retry_left(

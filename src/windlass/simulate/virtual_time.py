@@ -1,8 +1,12 @@
-"""A virtual clock, and a queue of callbacks ordered by time."""
+"""A virtual clock, a queue of callbacks ordered by time, and tasks that such callbacks resume."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime, timedelta
+from typing import Any
+
+Resume = Callable[[Any], None]
+"""Resumes a coroutine with the result of what it awaits."""
 
 
 class VirtualClock:
@@ -62,3 +66,49 @@ class Timeline:
 
     def next_time(self) -> datetime | None:
         return self._events[0][0] if self._events else None
+
+
+class Wait:
+    """Awaitable that suspends a task. `start` receives a function that resumes the task and must be called once."""
+
+    def __init__(self, start: Callable[[Resume], None]) -> None:
+        self.start = start
+
+    def __await__(self) -> Generator["Wait", Any, Any]:
+        return (yield self)
+
+
+class Task:
+    """Runs a coroutine that awaits only instances of `Wait`, like an asyncio task without an event loop."""
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self._coroutine = coroutine
+        self._on_end = on_end
+        self._results: list[Any] = []
+        """The result of the current `Wait`, if the coroutine is not resumed with it yet."""
+        self._is_running = False
+        self._is_closed = False
+
+    def start(self) -> None:
+        self._resume(None)
+
+    def close(self) -> None:
+        """Cancel the coroutine, which must be suspended."""
+        self._is_closed = True
+        self._coroutine.close()
+
+    def _resume(self, result: Any) -> None:
+        self._results.append(result)
+        if self._is_running or self._is_closed:
+            return
+        self._is_running = True
+        try:
+            while self._results:
+                self._coroutine.send(self._results.pop()).start(self._resume)
+        except StopIteration:
+            self._is_closed = True
+            self._on_end()
+        finally:
+            self._is_running = False

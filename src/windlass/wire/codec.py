@@ -61,18 +61,18 @@ _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 def decode_framework(data: Data) -> Framework:
     """Decode a Framework, and expand its task statuses."""
-    framework = _decode(_framework_decoder, data, "Framework")
+    framework = decode(_framework_decoder, data, "Framework")
     if framework.status is None:
         return framework
     return framework.with_status(expand_status(framework.status))
 
 
 def decode_pod(data: Data) -> PodView:
-    return _decode(_pod_decoder, data, "Pod")
+    return decode(_pod_decoder, data, "Pod")
 
 
 def decode_config_map(data: Data) -> ConfigMapView:
-    return _decode(_config_map_decoder, data, "ConfigMap")
+    return decode(_config_map_decoder, data, "ConfigMap")
 
 
 def encode_framework(framework: Framework) -> bytes:
@@ -87,9 +87,13 @@ def compress_status(status: FrameworkStatus, threshold: int | None = None) -> Fr
     plain = _encoder.encode(status.attempt_status.task_role_statuses)
     if len(plain) < (COMPRESSION_THRESHOLD if threshold is None else threshold):
         return status
+    return _with_roles(status, None, compress(plain))
+
+
+def compress(plain: bytes) -> str:
+    """Return base64(gzip(plain))."""
     compressor = zlib.compressobj(_COMPRESSION_LEVEL, wbits=_GZIP)
-    compressed = base64.b64encode(compressor.compress(plain) + compressor.flush()).decode()
-    return _with_roles(status, None, compressed)
+    return base64.b64encode(compressor.compress(plain) + compressor.flush()).decode()
 
 
 def expand_status(status: FrameworkStatus) -> FrameworkStatus:
@@ -100,12 +104,12 @@ def expand_status(status: FrameworkStatus) -> FrameworkStatus:
         return status
     if attempt.task_role_statuses or compressed is msgspec.UNSET:
         return _with_roles(status, attempt.roles, msgspec.UNSET)
-    return _with_roles(status, _decode(_roles_decoder, _expand(compressed), _COMPRESSED), msgspec.UNSET)
+    return _with_roles(status, decode(_roles_decoder, _expand_roles(compressed), _COMPRESSED), msgspec.UNSET)
 
 
 def expanded_roles(compressed: str) -> list[Any]:
     """Return compressed task role statuses as JSON values."""
-    return _decode(_any_list_decoder, _expand(compressed), _COMPRESSED)
+    return decode(_any_list_decoder, _expand_roles(compressed), _COMPRESSED)
 
 
 def _with_roles(
@@ -119,25 +123,31 @@ def _with_roles(
     return msgspec.structs.replace(status, attempt_status=attempt)
 
 
-def _expand(compressed: str) -> bytes:
+def _expand_roles(compressed: str) -> bytes:
+    return expand(compressed, "Framework", _COMPRESSED_PATH)
+
+
+def expand(compressed: str, what: str, path: str) -> bytes:
+    """Return the data that `compress` compressed. `what` and `path` are for the DecodeError."""
     expected = "Expected base64 of gzip of JSON"
     try:
         packed = base64.b64decode(compressed, validate=True)
         expander = zlib.decompressobj(wbits=_GZIP)
         plain = expander.decompress(packed, MAX_EXPANDED_BYTES)
     except (binascii.Error, ValueError, zlib.error) as error:
-        raise DecodeError("Framework", _COMPRESSED_PATH, str(error), expected) from error
+        raise DecodeError(what, path, str(error), expected) from error
     if not expander.eof:
         is_too_large = len(plain) >= MAX_EXPANDED_BYTES
         found = f"more than {MAX_EXPANDED_BYTES} bytes" if is_too_large else "truncated data"
-        raise DecodeError("Framework", _COMPRESSED_PATH, found, expected)
+        raise DecodeError(what, path, found, expected)
     return plain
 
 
 # Decoding, and explaining why it failed
 
 
-def _decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
+def decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
+    """Decode data to a type of the model. A null field counts as absent. Raises DecodeError."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:

@@ -21,6 +21,7 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _CAPITALS = re.compile(r"[A-Z_][A-Z0-9_]*")
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\$`]|\\.)*"|\\[^\n]""", re.DOTALL)
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]\n]|(?:^|\s)[#~{}!]")
+_SEVERAL_PARTS = re.compile(r"[|&;\n]|(?:^|\s)#")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SHELL_WORD = re.compile(
     r"\.|:|alias|case|cd|command|eval|exec|exit|export|for|if|readonly|set|shift|source|trap|ulimit|umask|unset|until"
@@ -43,6 +44,16 @@ def container_arguments(command: str | Collection[str], variables: Collection[st
     if _needs_shell(_replace_variables(text, known, "x"), words):
         return [*SHELL, _escape(_replace_variables(text, known, r"${\1}"), ())]
     return [_escape(word, known) for word in words]
+
+
+def appended(command: str, words: Collection[str]) -> str:
+    """Return a command string with further words. Raises ValueError for a shell command of several parts."""
+    if _SEVERAL_PARTS.search(_QUOTED.sub("x", command.strip())):
+        raise ValueError(
+            "arguments cannot be appended to a command that consists of several commands. Use a variable in the "
+            "command instead, e.g. $ARGS, and set it with --env ARGS=…"
+        )
+    return f"{command.strip()} {shlex.join(words)}"
 
 
 def _needs_shell(text: str, words: list[str]) -> bool:

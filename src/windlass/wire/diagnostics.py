@@ -58,6 +58,8 @@ class Rule(StrEnum):
     UNKNOWN_VOLUME = "unknown-volume"
     UNDECLARED_PORT = "undeclared-port"
     """A command uses a port that no container declares."""
+    NO_COMMAND = "no-command"
+    """A container of TensorFlow has no command: whether it runs a server or its image's entrypoint is not said."""
     NO_PORT = "no-port"
     """Tasks connect to a task that declares no port."""
     OTHER_FRAMEWORK = "other-framework"
@@ -73,6 +75,8 @@ class Rule(StrEnum):
     HOST_PATH = "host-path"
     """Tasks share a host path, which differs between nodes."""
 
+    MISSING_FILE = "missing-file"
+    """A file or folder of this machine that does not exist or cannot be sent."""
     DOUBTFUL = "doubtful"
     """Another probable mistake."""
 
@@ -226,7 +230,6 @@ def nearest(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def unknown_field_rule(name: str, known: tuple[str, ...]) -> Rule:
-    """Return the rule for an unknown field."""
     return Rule.MISSPELT_FIELD if nearest(name, known) is not None else Rule.UNKNOWN_FIELD
 
 

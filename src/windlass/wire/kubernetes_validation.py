@@ -5,13 +5,14 @@ An unknown field is a warning, because Kubernetes drops it. A wrong type is an e
 
 from collections.abc import Callable, Iterator
 
-from windlass.k8s import quantities
+from windlass.k8s import quantities, removed_versions
 from windlass.k8s import types as k8s_types
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 POD_TEMPLATE = "V1PodTemplateSpec"
+_KINDS_WITH_SELECTOR = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 
 
 def check(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
@@ -26,6 +27,21 @@ def check(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
         expected, is_valid = _SIMPLE_TYPES[type_name]
         if not is_valid(node):
             yield from structural_validation.wrong_value(node, expected, path)
+
+
+def check_api_version(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    """Yield a warning if Kubernetes no longer has the API version of an object."""
+    version_node = tree.dig(node, "apiVersion")
+    version, kind = tree.text_of(version_node), tree.text_of(tree.dig(node, "kind"))
+    removal = removed_versions.removal_of(version or "", kind or "")
+    if version_node is None or removal is None:
+        return
+    advice = f"Use {removal.replacement}."
+    lacks_selector = removal.replacement == "apps/v1" and tree.dig(node, "spec", "selector") is None
+    if lacks_selector and kind in _KINDS_WITH_SELECTOR:
+        advice = f"Use {removal.replacement}, and set spec.selector, which it requires."
+    message = f"Kubernetes {removal.release} and later have no {kind} in {version}. {advice}"
+    yield diagnostics.warning(version_node, diagnostics.field(path, "apiVersion"), message)
 
 
 def _check_items(node: tree.Node, type_name: str, path: str) -> Iterator[Diagnostic]:
@@ -62,7 +78,7 @@ def _check_object(node: tree.Node, type_name: str, path: str) -> Iterator[Diagno
 
 def _unknown_field(node: tree.Mapping, key: str, type_name: str, path: str) -> Diagnostic:
     known = tuple(k8s_types.types()[type_name].fields)
-    message = f"unknown field {diagnostics.quoted(key)} of {_short_name(type_name)}: Kubernetes drops it."
+    message = f"unknown field {diagnostics.quoted(key)} of {_short_name(type_name)}."
     return diagnostics.warning(
         node.keys[key],
         diagnostics.field(path, key),

@@ -6,6 +6,7 @@
 Users' programs write both, so invalid text is ignored and raises no error.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
@@ -16,9 +17,15 @@ MAX_VALUE_LENGTH = 100
 TAIL_BYTES = 4096
 """The number of bytes to read from the end of the file."""
 
+RESULT_MARK = b"result:"
+"""Beginning of a line with the final result of a task, in any case."""
 _MARK = "windlass progress "
 _STEPS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?!\S)")
 _VALUE = re.compile(r"([A-Za-z_][\w.\-/]{0,49})=(\S+)")
+
+
+Value = int | float | str | bool | None
+"""A value of a result line."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -53,6 +60,30 @@ def parse_lines(data: bytes) -> Iterator[tuple[int, Progress]]:
         if found is not None:
             yield end, found
         at = data.find(mark, end)
+
+
+def is_result(line: bytes) -> bool:
+    """Return whether a line of a log is a result line: `result: accuracy=0.97`."""
+    return line[: len(RESULT_MARK)].lower() == RESULT_MARK
+
+
+def parse_result(line: str) -> dict[str, Value]:
+    """Return the values of a result line: `name=value` or a JSON object. Empty for any other line."""
+    if not is_result(line.encode()):
+        return {}
+    text = line[len(RESULT_MARK) :].strip()
+    with contextlib.suppress(msgspec.DecodeError):
+        found: dict[str, Value] = msgspec.json.decode(text, type=dict[str, Value])
+        return found
+    pairs = _VALUE.findall(text)[:MAX_VALUES]
+    return {name: _number(value.rstrip(",;")) for name, value in pairs}
+
+
+def _number(text: str) -> Value:
+    for convert in (int, float):
+        with contextlib.suppress(ValueError):
+            return convert(text)
+    return text[:MAX_VALUE_LENGTH]
 
 
 def parse_file(data: bytes) -> Progress | None:

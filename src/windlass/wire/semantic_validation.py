@@ -5,11 +5,12 @@ reconciliation calls it, so the valid case must be fast.
 """
 
 import re
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from windlass.model import names
-from windlass.model.feature_annotations import Runtime, requested_features, unknown_values
+from windlass.model.feature_annotations import Runtime, elastic_ranges, requested_features, unknown_values
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import diagnostics
 
@@ -96,7 +97,11 @@ def _quoted(name: str) -> str:
 def annotation_problems(framework: Framework) -> list[str]:
     """Return the problems of requested features: unknown values, invalid names, and too many tasks."""
     annotations = framework.metadata.annotations
-    found = [_unknown_value(name, value, known) for name, value, known in unknown_values(annotations)]
+    roles = [role.name for role in framework.spec.task_roles]
+    found = [_unknown_value(name, value, known) for name, value, known in unknown_values(annotations, roles)]
+    problem = elastic_problem(annotations, roles)
+    if problem:
+        found.append(f"metadata.annotations[{names.ELASTIC_ANNOTATION}]: {problem}")
     runtime = requested_features(annotations).runtime
     if runtime is None:
         return found
@@ -117,6 +122,24 @@ def annotation_problems(framework: Framework) -> list[str]:
             f'{names.BARRIER_ANNOTATION}: "true", and read {names.BARRIER_FOLDER}/tf_config.json.'
         )
     return found
+
+
+def elastic_problem(annotations: Mapping[str, str], roles: Collection[str]) -> str:
+    """Return what is wrong with the annotation for elastic roles; empty if nothing is."""
+    written = annotations.get(names.ELASTIC_ANNOTATION)
+    if written is None:
+        return ""
+    ranges = elastic_ranges(annotations)
+    if not ranges:
+        return (
+            f"found {diagnostics.quoted(written)}, expected ROLE=MIN:MAX, e.g. worker=1:4. Correct the value."
+        )
+    unknown = [role for role in ranges if role not in roles]
+    if unknown:
+        return f"unknown role {diagnostics.quoted(unknown[0])}. {diagnostics.did_you_mean(unknown[0], tuple(roles))}"
+    if requested_features(annotations).runtime is not Runtime.PYTORCH:
+        return f"only the runtime pytorch has elastic roles. Set {names.RUNTIME_ANNOTATION}: pytorch."
+    return ""
 
 
 def _unknown_value(name: str, value: str, known: tuple[str, ...]) -> str:

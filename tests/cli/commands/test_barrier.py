@@ -70,6 +70,8 @@ def test_barrier_passes_when_all_tasks_have_addresses(barrier: Barrier) -> None:
         "injector.sh",
         "cluster.env",
         "hostfile",
+        "hostfile.hydra",
+        "ssh_config",
         "tf_config.json",
     }
 

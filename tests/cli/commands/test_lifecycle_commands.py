@@ -41,8 +41,10 @@ def test_stop_completes_the_job(running: ClusterNamespace) -> None:
         ("suspended", "suspend", "digits"),
         ("resumed", "resume", "digits"),
     ):
-        expected = f"digits has completed and cannot be {participle}. Run it again with `windlass submit --rerun FILE`."
-        assert expected in run(running, *words, code=1).stderr
+        expected = f"it cannot be {participle}. Run it again with `windlass submit --rerun FILE`."
+        error = run(running, *words, code=1).stderr
+        assert error.startswith("windlass: digits stopped after ")
+        assert expected in error
 
 
 def test_stopping_job_cannot_be_suspended(running: ClusterNamespace) -> None:
@@ -155,7 +157,7 @@ def test_wait_returns_the_exit_code_of_the_job(case: str, place: ClusterNamespac
     ended, exits = ENDS[case]
     place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(ended))))
     said = run(place, "wait", "digits", code=exits).stdout
-    assert said.splitlines()[-1].startswith("digits failed in " if exits else "digits succeeded in ")
+    assert said.splitlines()[-1].startswith("digits failed: " if exits else "digits succeeded in ")
 
 
 def test_wait_prints_status_changes(running: ClusterNamespace) -> None:
@@ -163,7 +165,7 @@ def test_wait_prints_status_changes(running: ClusterNamespace) -> None:
         waiting = pool.submit(run, running, "wait", "digits", code=4)
         running.end_pod("digits-worker-1", exit_code=4)
         lines = waiting.result(timeout=120).stdout.splitlines()
-    assert lines[-1].startswith("digits failed in ")
+    assert lines[-1].startswith("digits failed: ")
     assert len(set(lines)) == len(lines)
 
 
@@ -178,7 +180,7 @@ def test_wait_for_running_ends_when_the_job_fails(place: ClusterNamespace) -> No
     waits = jobs.role("ps", life=jobs.PENDING)
     place.submit(jobs.framework("digits", role, waits))
     result = run(place, "wait", "digits", "--for", "running", code=5)
-    assert "completed before all tasks ran" in result.stderr
+    assert "(before all of its tasks ran)" in result.stderr
 
 
 def test_wait_ends_when_the_job_is_deleted(running: ClusterNamespace) -> None:

@@ -290,9 +290,9 @@ def test_examples_have_no_diagnostics(file: Path) -> None:
 
 
 def test_example_with_idle_servers_has_only_that_warning() -> None:
-    *warnings, last = windlass("lint", IDLE).stdout.splitlines()
-    assert last == "1 file, 0 errors, 3 warnings"
-    assert all("no role ends by itself" in each or "idle TensorFlow servers" in each for each in warnings)
+    warning, last = windlass("lint", IDLE).stdout.splitlines()
+    assert last == "1 file, 0 errors, 1 warning"
+    assert "no role ends by itself" in warning
 
 
 @pytest.mark.parametrize(
@@ -356,6 +356,7 @@ def test_help_imports_no_slow_modules(arguments: str) -> None:
         "windlass.cli.main",
         "windlass.runner",
         "windlass.runner.exit_codes",
+        "windlass.startup",
     ]
     assert run.stdout.splitlines()[-1] == str(light)
 

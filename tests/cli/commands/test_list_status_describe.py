@@ -33,7 +33,7 @@ def busy(place: ClusterNamespace) -> ClusterNamespace:
 
 def test_list_shows_the_state_of_each_job(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list").stdout.splitlines()
-    assert header.split() == ["NAME", "STATE", "TASKS", "ATTEMPT", "AGE"]
+    assert header.split() == ["NAME", "STATE", "TASKS", "ATTEMPT", "AGE", "MESSAGE"]
     assert [row.split()[:2] for row in rows] == [
         ["a-job-whose-name-is-rather-long-but-still-allowed", "Suspended"],
         ["digits", "Running"],
@@ -43,11 +43,11 @@ def test_list_shows_the_state_of_each_job(busy: ClusterNamespace) -> None:
     assert "1 failed of 1" in rows[2]
 
 
-def test_list_wide_shows_roles_and_reasons(busy: ClusterNamespace) -> None:
+def test_list_wide_shows_roles(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list", "-o", "wide").stdout.splitlines()
-    assert header.split()[-2:] == ["ROLES", "REASON"]
+    assert header.split()[-2:] == ["ROLES", "MESSAGE"]
     assert "ps=1 worker=2" in rows[1]
-    assert "worker-0 exited with code 9" in rows[2]
+    assert "old failed: worker-0 exited with code 9" in rows[2]
 
 
 def test_list_all_namespaces_shows_the_namespace(busy: ClusterNamespace) -> None:
@@ -60,6 +60,9 @@ def test_list_json(busy: ClusterNamespace) -> None:
     listed = json.loads(run(busy, "list", "-o", "json").stdout)
     assert listed["kind"] == "List"
     assert {item["metadata"]["name"] for item in listed["items"]} >= {"digits", "old"}
+    (old,) = (item for item in listed["items"] if item["metadata"]["name"] == "old")
+    assert old["verdict"] == "failed"
+    assert old["message"].startswith("old failed: worker-0 exited with code 9")
     assert all("managedFields" in item["metadata"] or item["spec"] for item in listed["items"])
 
 
@@ -94,8 +97,9 @@ def test_describe_shows_spec_pods_and_events(busy: ClusterNamespace) -> None:
     busy.wait_for_events(job["metadata"]["uid"], "AttemptStarted")
     text = run(busy, "describe", "digits").stdout
     for said in (
-        "kind          Framework of frameworkcontroller.microsoft.com",
-        "retries       none",
+        "kind            Framework of frameworkcontroller.microsoft.com",
+        "retries         none",
+        "completed pods  ",
         "COMPLETES WHEN",
         "windlass/test:1",
         "digits-worker-1",

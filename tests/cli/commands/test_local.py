@@ -18,7 +18,9 @@ from typing import Any
 import fake_cluster
 import msgspec
 import pytest
+import unprivileged
 from click.testing import CliRunner, Result
+from deep_folders import make_deep_folder
 
 from windlass.cli.main import main
 from windlass.runner.local import data_folders, process, records
@@ -97,6 +99,42 @@ def test_new_empty_and_own_directories_are_claimed(tmp_path: Path) -> None:
         assert data_folders.is_ours(folder)
 
 
+@pytest.mark.parametrize("name", ["", "token", data_folders.LOCK, "daemon.json"])
+@pytest.mark.parametrize(
+    "command",
+    [["up"], ["down"], ["status"], ["reset", "--yes"], ["image", "add", "a", "/"]],
+    ids=lambda c: c[0],
+)
+def test_data_directory_that_others_can_write_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, data: Path, command: list[str], name: str
+) -> None:
+    """Its token would give them our rights, and its lock names a process that `down` would stop."""
+    monkeypatch.setattr(process, "start", lambda _: pytest.fail("a daemon was started"))
+    monkeypatch.setattr(process, "stop", lambda *_: pytest.fail("a process was stopped"))
+    data_folders.claim(data)
+    (data / "token").write_text("known to others")
+    records.write(data, RECORD)
+    if name:
+        # Otherwise the mode of the file is corrected.
+        data.chmod(0o755)
+    (data / name).chmod(0o722)
+    with Lock.take(data / data_folders.LOCK):
+        result = windlass(*command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{data / name} belongs to user " in result.stderr
+    assert " and has mode 0722. Other users can write it." in result.stderr
+    assert (data / "token").read_text() == "known to others"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_data_directory_of_another_user_is_rejected(tmp_path: Path) -> None:
+    data_folders.claim(tmp_path / "data")
+    os.chown(tmp_path / "data", unprivileged.NOBODY, -1)
+    result = windlass("up", "--data-dir", tmp_path / "data")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{tmp_path / 'data'} belongs to user nobody and has mode 0700." in result.stderr
+
+
 def test_lock_has_one_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert data_folders.holder(path) is None
@@ -130,6 +168,7 @@ def test_read_only_files_of_pods_are_deleted(tmp_path: Path) -> None:
         ({"host": "localhost"}, []),
         ({"host": "::1"}, ["--listen 127.0.0.1:4321"]),
         ({"has_controller": False}, ["--with-controller"]),
+        ({"fake_gpus": 4}, ["--fake-gpus 0"]),
     ],
 )
 def test_differences_to_the_running_daemon_are_listed(wanted: dict[str, Any], expected: list[str]) -> None:
@@ -183,6 +222,7 @@ def test_daemon_that_exits_during_the_start_is_reported(
     [
         DaemonOptions(Path("/data")),
         DaemonOptions(Path("/data"), "::1", 4321, 3, "isolated", has_controller=False),
+        DaemonOptions(Path("/data"), fake_gpus=8),
     ],
 )
 def test_daemon_runs_the_same_command(
@@ -294,6 +334,13 @@ def test_reset_prompts_and_deletes(data: Path) -> None:
     assert (done.exit_code, data.exists()) == (0, False)
 
 
+def test_reset_deletes_folders_of_any_depth(data: Path) -> None:
+    data_folders.claim(data)
+    make_deep_folder(data / "pods", 1500)
+    done = windlass("reset", "--yes")
+    assert (done.exit_code, data.exists()) == (0, False), done.output
+
+
 @pytest.mark.parametrize("command", [["reset", "--yes"], ["up"], ["image", "add", "a", "/"]])
 def test_directory_with_other_files_is_not_changed(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "thesis.tex").touch()
@@ -336,9 +383,19 @@ def test_up_reuses_the_last_options(monkeypatch: pytest.MonkeyPatch, data: Path)
 # Daemon
 
 
+@pytest.fixture
+def default_sighup() -> Iterator[None]:
+    """Do not ignore SIGHUP, even if the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
-    ("number", "ends_pods"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGUSR1, True)]
+    ("number", "ends_pods"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGUSR1, True)],
 )
+@pytest.mark.usefixtures("default_sighup")
 def test_signal_ends_the_daemon(
     clusters: type[fake_cluster.LocalCluster], data: Path, number: signal.Signals, ends_pods: bool
 ) -> None:
@@ -420,6 +477,27 @@ def test_down_stops_pods_of_a_killed_daemon(clusters: type[fake_cluster.LocalClu
         "the cluster was not running; its remaining pods were stopped\n",
     )
     assert [cluster.ended_pods for cluster in clusters.instances] == [True]
+
+
+@pytest.mark.parametrize("error", [KeyError("spec"), OSError("no space"), msgspec.DecodeError("damaged")])
+def test_reset_kills_pods_that_cannot_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, data: Path, error: Exception
+) -> None:
+    from windlass.runner.local import daemon as local_daemon
+
+    def fail(_: Path) -> None:
+        raise error
+
+    killed: list[Path] = []
+    monkeypatch.setattr(local_daemon, "end_pods", fail)
+    monkeypatch.setattr(local_daemon, "kill_pods", killed.append)
+    data_folders.claim(data)
+    (data / "pods" / "some-uid").mkdir(parents=True)
+    (data / "pods" / "some-uid" / "socket").touch()
+    assert windlass("down").exit_code == 1
+    assert killed == []
+    result = windlass("reset", "--yes")
+    assert (result.exit_code, killed, data.exists()) == (0, [data], False)
 
 
 RELUCTANT = """

@@ -2,16 +2,22 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import terminals
 from click.testing import CliRunner
 from operated import jobs
 from scripted_cluster import Place, ScriptedCluster
 
+from windlass.cli.commands import logs
 from windlass.cli.main import main
 from windlass.cli.terminal import colours
+from windlass.client.logs.lines import Line
+from windlass.client.tasks import TaskSelector
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,33 @@ def test_text_format(place: Place, arguments: tuple[str, ...], written: bytes) -
     result = place.windlass("logs", "digits", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout_bytes == written
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x9b2J\u202e!\n".encode()
+
+
+def test_terminal_gets_only_colours(world: ScriptedCluster, tmp_path: Path) -> None:
+    place = world.new_scripted_place()
+    place.submit(jobs.framework("hostile", jobs.role("worker", 1, jobs.SUCCEEDS), completedPods="Keep"))
+    place.wait_for_completed("hostile")
+    place.write("hostile-worker-0", HOSTILE, at=1)
+    command = (sys.executable, "-m", "windlass.cli.main", "logs", *place.options, "hostile")
+    with terminals.running(command, {**os.environ, "NO_COLOR": "1"}, tmp_path) as shown:
+        assert shown.done() == 0
+    assert shown.terminal.written == b"worker-0 | \x1b[31mred!\x1b[0m\r\n"
+    assert place.windlass("logs", "hostile").stdout_bytes == b"worker-0 | " + HOSTILE
+    encoded = place.windlass("logs", "hostile", "--output", "json").stdout
+    assert "red\\u009b2J\\u202e!" in encoded
+
+
+def test_label_on_a_terminal_has_no_control_sequences() -> None:
+    """The names of containers come from the server."""
+    line = Line("worker-0", "main\x1b[2J", 0, b"text", label="worker-0 main\x1b[2J\u202e")
+    for is_terminal in (True, False):
+        shown = logs._text_formatter(TaskSelector(), 0, {}, has_timestamps=False, is_terminal=is_terminal)(
+            line
+        )
+        assert (b"\x1b" in shown) is not is_terminal
 
 
 def test_json_format(place: Place) -> None:

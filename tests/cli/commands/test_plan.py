@@ -20,6 +20,7 @@ PLANS = Path(__file__).parent / "plans"
 CASES = sorted(PLANS.glob("*.yaml"))
 KILLED = str(PLANS / "killed-worker.yaml")
 ALL_USED_UP = str(PLANS / "exit-3-every-time.yaml")
+ELASTIC = str(PLANS / "elastic.yaml")
 NEVER_ENDS = str(PLANS / "never-ends.yaml")
 
 
@@ -202,3 +203,28 @@ def test_python_example_of_the_docs_runs() -> None:
     example = page.partition("```python\n")[2].partition("```")[0]
     assert "\nassert " in example
     exec(example, {})  # noqa: S102 — it is ours
+
+
+@pytest.mark.parametrize(
+    ("rescale", "problem"),
+    [
+        ("worker=3", "expected e.g. 'worker=4 after 5m'"),
+        ("wroker=3 after 5m", "unknown role"),
+        ("worker=3 after soon", "--scale: "),
+        ("worker=5 after 5m", "expected 1 to 4 tasks"),
+    ],
+)
+def test_invalid_rescales_are_rejected(rescale: str, problem: str) -> None:
+    told = plan(ELASTIC, "--scale", rescale)
+    assert told.exit_code == 2
+    assert problem in told.stderr
+
+
+def test_faults_of_tasks_that_are_added_later() -> None:
+    told = plan(ELASTIC, "--scale", "worker=3 after 1m", "--inject", "exit 1 worker-2 after 5s")
+    assert "worker-2                             injected: exit 1" in told.stdout
+
+
+def test_rescale_that_is_never_due() -> None:
+    told = plan(ELASTIC, "--scale", "worker=3 after 1h")
+    assert "rescale that never occurred: worker=3 after 1h" in told.stdout

@@ -118,7 +118,7 @@ def test_out_is_written_atomically(tmp_path: Path) -> None:
 def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:
     out = tmp_path / "rendered.yaml"
     out.write_text("before")
-    result = render(written(tmp_path, runtime="mpi"), "--target", "plain", "--out", out)
+    result = render(written(tmp_path, name="a" * 60), "--target", "plain", "--out", out)
     assert result.exit_code == 2
     assert out.read_text() == "before"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["job.yaml", "rendered.yaml"]
@@ -164,6 +164,33 @@ def test_namespace_option_applies_to_objects_without_one(tmp_path: Path) -> None
     assert framework["metadata"] == {"name": "old", "namespace": "training"}
 
 
+MPI = {"runtime": "mpi", "roles": {"launcher": {}, "worker": {"tasks": 2, "slots": 3}}}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_rendering_of_an_mpi_job_has_a_new_key_and_says_so(tmp_path: Path, target: str) -> None:
+    file = written(tmp_path, **MPI)
+    results = [render(file, "--target", target) for _ in range(2)]
+    (first, *others), (second, *others_again) = map(objects, results)
+    assert others == others_again, "all other objects are the same"
+    assert first["metadata"]["name"] == second["metadata"]["name"] == "digits-ssh"
+    assert first["data"]["id_ed25519"] != second["data"]["id_ed25519"]
+    assert (
+        "generated for this submission or rendering"
+        in first["metadata"]["annotations"]["kubernetes.io/description"]
+    )
+    assert "Secret digits-ssh contains the private key" in results[0].stderr
+    assert "PRIVATE KEY" not in results[0].stderr
+
+
+def test_rendering_without_the_key_is_deterministic(tmp_path: Path) -> None:
+    result = render(written(tmp_path, **MPI), "--only", "framework")
+    assert (kinds(result), result.stderr) == (["Framework digits"], "")
+    (framework,) = objects(result)
+    worker = framework["spec"]["taskRoles"][1]["task"]["pod"]
+    assert worker["metadata"]["annotations"] == {"windlass.dev/slots": "3"}
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_code_is_rendered_as_a_config_map(tmp_path: Path, target: str) -> None:
     (tmp_path / "src").mkdir()
@@ -187,7 +214,7 @@ def test_load_data_folders_are_rendered(tmp_path: Path) -> None:
     missing = written(tmp_path, volumes=volumes, loadData=[{"folder": "nowhere", "to": "/data"}])
     result = render(missing)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "loadData: " in result.stderr
+    assert "loadData[0].folder: " in result.stderr
     assert "nowhere does not exist" in result.stderr
 
 
@@ -245,7 +272,11 @@ ON_THE_NODE = {"runtime": "tensorflow", "roles": PORTS, "pod": {"spec": {"hostNe
 REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "no image": ({"image": ""}, (), "the job digits has no image"),
     "no image, plain": ({"image": ""}, ("--target", "plain"), "the job digits has no image"),
-    "mpi": ({"runtime": "mpi"}, ("--target", "plain"), "the job digits has the runtime mpi"),
+    "a long name, plain": (
+        {"name": "a" * 60},
+        ("--target", "plain"),
+        "has 69 characters, but the limit is 63",
+    ),
     "duplicate port": (ON_THE_NODE, (), "the roles ps and worker both use port 2222"),
     "duplicate port, plain": (
         ON_THE_NODE,

@@ -7,6 +7,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,10 +90,17 @@ def test_successful_run(clusters: type[fake_cluster.LocalCluster], state: Path) 
     result = windlass("-", "--nodes", "3", "--network", "shared", given=written(CONFIG, SERVICE, job()))
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
-    assert lines[:2] == ["cluster   this machine is made of paper", "job       submitted"]
-    assert lines[-1].startswith("job       succeeded")
-    assert "job       Started attempt 0" in lines
+    assert lines[0] == "job       submitted", (
+        "limits of the machine are shown if a task fails because of them"
+    )
+    assert lines.index("job       attempt started") > 0
     assert "worker-1  scheduled to hollow" in lines
+    verdict, output = result.stdout.splitlines()[-2:]
+    assert re.fullmatch(r"job succeeded in \d+ s \(2 workers\)", verdict)
+    kept = Path(output.removeprefix("output: "))
+    assert kept.parent == state / "output"
+    assert sorted(file.name for file in kept.iterdir()) == ["worker-0.log", "worker-1.log"]
+    assert (kept / "worker-0.log").read_bytes() == b"main of job-worker-0\n\nwithout end"
     written_by_containers = [line for line in result.stdout.splitlines() if line.startswith("worker-0 | ")]
     assert written_by_containers == [
         "worker-0 | main of job-worker-0",
@@ -122,7 +130,7 @@ def test_successful_run(clusters: type[fake_cluster.LocalCluster], state: Path) 
             [{**SERVICE, "kind": "Servant"}, job()],
             [],
             2,
-            {"message": "the cluster has no kind Servant in v1"},
+            {"message": "job failed: the cluster has no kind Servant in v1"},
         ),
         ([{**CONFIG, "metadata": {"name": "a", "namespace": "team"}}, job()], [], 0, {"code": 0}),
     ],
@@ -145,7 +153,7 @@ def test_failed_cluster_start_is_reported(clusters: type[fake_cluster.LocalClust
     clusters.trouble = "the disk is full"
     result = windlass("-", given=written(job()))
     assert result.exit_code == 124
-    assert result.stdout.rstrip().endswith("job       the cluster cannot start: the disk is full")
+    assert result.stdout.rstrip().endswith("job failed: the cluster cannot start: the disk is full")
     assert [folder for folder in (state / "runs").iterdir() if folder.is_dir()] == []
 
 
@@ -158,10 +166,19 @@ def test_failed_cluster_start_is_reported(clusters: type[fake_cluster.LocalClust
         (
             ["train.py"],
             b"",
-            "train.py is a program, not a job file: run it with `windlass run -- python train.py`",
+            "train.py: cannot be read: No such file or directory. Write a job file for a script with `windlass init",
         ),
-        (["-", "--", "true"], written(job()), "found both the file - and a command after --"),
-        (["--"], b"", "expected a command after --"),
+        (
+            ["-", "--", "true"],
+            written(job()),
+            "the arguments after --: only job files can be changed this way",
+        ),
+        (["--"], b"", "expected a command or arguments after --"),
+        (
+            ["train.py", "--workers", "2"],
+            b"",
+            "--workers requires a command after --: write `-- python train.py`",
+        ),
         (["-", "--ps", "2"], written(job()), "--ps requires a command after --: set it in - instead"),
         (
             ["-"],
@@ -328,6 +345,24 @@ def test_images_of_the_machine_and_of_the_run_are_bound(
     }
 
 
+def test_folder_of_runs_that_others_can_write_is_not_used(
+    clusters: type[fake_cluster.LocalCluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    runs = tmp_path / "windlass" / "runs"
+    runs.mkdir(parents=True)
+    runs.chmod(0o777)
+    result = CliRunner().invoke(main, ["run", "--keep", "--", "true"])
+    assert result.exit_code == 2
+    assert f"{runs} belongs to user " in result.stderr
+    assert " and has mode 0777." in result.stderr
+    assert not clusters.instances
+    assert CliRunner().invoke(main, ["run", "--", "true"]).exit_code == 0
+    (cluster,) = clusters.instances
+    assert not cluster.data.is_relative_to(runs)
+    assert not cluster.data.parent.exists(), "the folder is deleted with the run"
+
+
 class Trigger(io.BytesIO):
     """Sends a signal to this process when one of the words is written."""
 
@@ -349,14 +384,14 @@ class Trigger(io.BytesIO):
         (
             {"runs_for": "never"},
             [b"worker-1  running"],
-            "job       stopped",
+            "job stopped after ",
         ),
         (
             {"runs_for": "never", "stops_after": "never"},
             [b"worker-1  running", b"stopping"],
-            "job       ended at once",
+            "job stopped",
         ),
-        ({}, [b"made of paper"], "job       ended at once"),
+        ({}, [b"made of paper"], "job stopped"),
     ],
     ids=["once", "twice", "before-there-is-anything-to-stop"],
 )
@@ -373,10 +408,11 @@ def test_ctrl_c_stops_the_run(
     plan = planner.plan(source, Target(is_embedded=True))
     stream = Trigger(*words)
     output = Output(stream, Style(width=len("worker-0")))
+    options = RunOptions(reads_logs=False, is_verbose=True)
     state.mkdir()
-    assert asyncio.run(runner_run.run(plan, RunOptions(reads_logs=False), state, output)) == 130
+    assert asyncio.run(runner_run.run(plan, options, state, output)) == 130
     output.finish()
-    assert stream.getvalue().decode().splitlines()[-1][14:].startswith(last)
+    assert stream.getvalue().decode().splitlines()[-1].startswith(last)
     assert clusters.instances[0].ended_pods is False, "a temporary cluster stops its pods itself"
 
 
@@ -385,7 +421,7 @@ def test_help_imports_no_slow_modules() -> None:
         "import sys\n"
         "from windlass.cli.main import main\n"
         "main(['run', '--help'], standalone_mode=False)\n"
-        "heavy = ('aiohttp', 'kubernetes_asyncio', 'prometheus_client', 'cryptography', 'sqlite3')\n"
+        "heavy = ('aiohttp', 'prometheus_client', 'cryptography', 'sqlite3')\n"
         "print(sorted(name for name in sys.modules if name.partition('.')[0] in heavy))\n"
     )
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)  # noqa: S603

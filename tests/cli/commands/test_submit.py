@@ -34,7 +34,37 @@ def test_submit_prints_its_steps(place: ClusterNamespace, tmp_path: Path) -> Non
     assert result.stdout == (
         f"digits submitted to namespace {place.name}\nother submitted to namespace {place.name}\n"
     )
-    assert result.stderr == ""
+    assert [line.partition(": ")[0] for line in result.stderr.splitlines()] == ["cluster", "Follow it with"]
+
+
+def warnings(result: Result) -> str:
+    """Return standard error without the cluster and the suggested command."""
+    lines = result.stderr.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("cluster: ", "Follow it with: ")))
+
+
+def test_submit_warns_when_no_node_is_large_enough(place: ClusterNamespace, tmp_path: Path) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "small", "labels": {"disk": "ssd"}},
+        "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
+    }
+    place.client.post("/api/v1/nodes", node).expect(201)
+    try:
+        large = submit(place, written(tmp_path, resources={"cpus": 64}, nodeSelector={"disk": "ssd"}))
+        fitting = submit(place, written(tmp_path, "b", resources={"cpus": 2}, nodeSelector={"disk": "ssd"}))
+        elsewhere = submit(place, written(tmp_path, "c", nodeSelector={"disk": "tape"}))
+    finally:
+        place.client.delete("/api/v1/nodes/small").expect(200)
+
+    assert (large.exit_code, large.stdout) == (0, f"digits submitted to namespace {place.name}\n")
+    assert warnings(large) == (
+        "warning: digits: each task of worker needs 64 CPUs, the only node has 2. The job stays pending until such a "
+        "node joins.\n"
+    )
+    assert warnings(fitting) == ""
+    assert warnings(elsewhere).startswith("warning: c: worker requires a node with disk=tape, and none of ")
 
 
 def test_same_job_in_two_files_is_rejected(place: ClusterNamespace, tmp_path: Path) -> None:
@@ -102,6 +132,19 @@ def test_dry_run_shows_secrets_of_the_file_by_size(place: ClusterNamespace, tmp_
     assert not any(value in result.stdout for value in ("cGFzcw", "not base64", "word"))
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_dry_run_of_an_mpi_job_has_no_key(place: ClusterNamespace, tmp_path: Path, output: str) -> None:
+    file = written(tmp_path, runtime="mpi", roles={"launcher": {}, "worker": {"tasks": 2}})
+    result = submit(place, file, "--dry-run", "-o", output)
+    assert result.exit_code == 0, result.output
+    secret, framework = (
+        yaml.safe_load_all(result.stdout) if output == "text" else json.loads(result.stdout)["items"]
+    )
+    assert (secret["metadata"]["name"], framework["kind"]) == ("digits-ssh", "Framework")
+    assert set(secret["data"]) == {"launch", "session", "ssh", "sshd"}
+    assert place.client.get(f"/api/v1/namespaces/{place.name}/secrets/digits-ssh").code == 404
+
+
 def test_dry_run_reports_errors(place: ClusterNamespace, tmp_path: Path) -> None:
     submit(place, written(tmp_path, pod=FOREVER))
     result = submit(place, written(tmp_path), "--dry-run")
@@ -111,7 +154,7 @@ def test_dry_run_reports_errors(place: ClusterNamespace, tmp_path: Path) -> None
 
 EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
     "success": ({}, (), 0, "digits succeeded in "),
-    "an exit code": ({"pod": FAILS}, (), 7, "digits failed in "),
+    "an exit code": ({"pod": FAILS}, (), 7, "digits failed: "),
     "too late": ({"pod": FOREVER}, ("--timeout", "0.05s"), 124, "not completed after 0.05 s"),
 }
 
@@ -149,7 +192,10 @@ def test_missing_file_is_reported(place: ClusterNamespace) -> None:
     result = submit(place, "missing.yaml")
     assert (result.exit_code, result.stderr) == (
         2,
-        "windlass: missing.yaml: cannot be read: No such file or directory\n",
+        (
+            "windlass: missing.yaml: cannot be read: No such file or directory. "
+            "Write a job file for a script with `windlass init SCRIPT`.\n"
+        ),
     )
 
 

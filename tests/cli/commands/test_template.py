@@ -243,6 +243,13 @@ def test_unknown_field_is_a_warning() -> None:
     assert "<stdin>:4: warning: stuff: " in result.stderr
 
 
+def test_removed_api_version_is_a_warning() -> None:
+    text = "kind: Deployment\napiVersion: apps/v1beta1\nmetadata: {name: a}\n"
+    result = template("single", "-", "web", text=text)
+    assert (result.exit_code, result.stdout) == (0, text)
+    assert "<stdin>:2: warning: apiVersion: Kubernetes 1.16 and later have no Deployment" in result.stderr
+
+
 def test_unknown_kinds_are_not_checked() -> None:
     text = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {generateName: a-}\nspec: 3\n"
     result = template("single", "-", "web", text=text)

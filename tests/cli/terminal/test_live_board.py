@@ -8,6 +8,7 @@ import builders
 import msgspec
 import pytest
 
+from windlass.cli.terminal import live_view
 from windlass.cli.terminal.live_board import Board
 from windlass.cli.terminal.live_view import JobSummary, Phase, Row
 from windlass.model.completion import (
@@ -29,7 +30,7 @@ from windlass.model.status import (
     TaskStatus,
 )
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLines, ProgressLine, Source, Topic
+from windlass.runner.report import Line, LogLines, ProgressLine, Source, Topic, UnfinishedLine
 from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
@@ -145,6 +146,59 @@ def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
     assert [row.line for row in rows(found)] == [expected, ""]
 
 
+def test_ended_task_shows_its_last_result_line() -> None:
+    """Libraries write messages after the result, e.g. when they disconnect from peers."""
+    found = board(RUNNING)
+    for line in ("result: accuracy=0.5", "Result: accuracy=0.97", "rendezvous closed"):
+        found.add_log_lines(log(line))
+    over = framework(task(0, State.COMPLETED, DONE), task(1, State.COMPLETED, DONE))
+    lines = []
+    for each in (RUNNING, over):
+        found.update_status(job(), each)
+        (line,) = {text for text in live_view.render(found.view(NOW), 100, 10) if text.startswith("worker-0")}
+        lines.append(line.partition("laptop")[2].strip(" -"))
+    assert lines == ["rendezvous closed", "Result: accuracy=0.97"]
+
+
+def test_progress_bar_updates_the_row() -> None:
+    """The complete line follows when the bar has ended."""
+    found = board(RUNNING)
+    shown = []
+    for state in (b" 45%|####", b" 46%|####", b""):
+        found.show_unfinished_line(UnfinishedLine(Topic.LOG, NOW, "worker-0", "main", state))
+        shown.append(rows(found)[0].line)
+    assert shown == ["45%|####", "46%|####", "46%|####"]
+
+
+PREPARING = framework(task(0, State.ATTEMPT_PREPARING), task(1, State.ATTEMPT_PREPARING))
+
+
+def test_task_is_shown_as_running_once_its_output_appears() -> None:
+    """Its status may arrive later."""
+    found = board(PREPARING)
+    found.add_log_lines(LogLines(Topic.LOG, NOW, "worker-0", "main", b"step 1\n", pod="a"))
+    found.add_log_lines(LogLines(Topic.LOG, NOW, "worker-1", "setup", b"waits\n", pod="b", is_init=True))
+    assert [row.phase for row in rows(found)] == [Phase.RUNNING, Phase.STARTING]
+    found.update_status(job(), PREPARING)
+    assert [row.phase for row in rows(found)] == [Phase.RUNNING, Phase.STARTING]
+
+
+def test_late_output_of_an_earlier_attempt_does_not_show_the_task_as_running() -> None:
+    found = board(PREPARING)
+    output = LogLines(Topic.LOG, NOW, "worker-0", "main", b"step 1\n", pod="a")
+    found.add_log_lines(output)
+    found.update_status(job(), framework(task(0, State.ATTEMPT_PREPARING, attempt=1)))
+    found.add_log_lines(output)
+    assert rows(found)[0].phase is Phase.STARTING
+
+
+def test_stopped_job_is_not_shown_as_failed() -> None:
+    stop = task_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "")
+    ended = FrameworkAttemptCompletionStatus(stop.code, stop.phrase, stop.type, "")
+    over = framework(task(0, State.COMPLETED, stop), state=State.COMPLETED, ended=ended)
+    assert board(over).view(NOW).jobs[0].state == "stopped"
+
+
 def test_progress_is_shown() -> None:
     found = board(RUNNING)
     found.add_log_lines(log("windlass progress 3/10 loss=0.5"))
@@ -173,11 +227,13 @@ def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
 
 def test_usage_is_shown_for_running_tasks() -> None:
     found = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
-    used = {("default", f"job-worker-{index}"): Usage(0.5, 1024) for index in range(2)}
+    used = {("default", f"job-worker-{index}"): Usage(0.5, 1024, 1.75, 2048) for index in range(2)}
     found.update_usage(used)
-    assert [(row.cpu, row.memory) for row in rows(found)] == [(0.5, 1024), (None, None)]
+    none = (None, None, None, None)
+    shown = [(row.cpu, row.memory, row.gpus, row.gpu_memory) for row in rows(found)]
+    assert shown == [(0.5, 1024, 1.75, 2048), none]
     found.update_usage({})
-    assert [(row.cpu, row.memory) for row in rows(found)] == [(None, None), (None, None)]
+    assert [(row.cpu, row.memory, row.gpus, row.gpu_memory) for row in rows(found)] == [none, none]
 
 
 def reason(word: str, message: str) -> Line:
@@ -220,7 +276,7 @@ SUMMARIES = {
                 completion_time=BEGAN + timedelta(seconds=9),
             )
         ],
-        JobSummary("job", "failed (3)", 9, 0, ((Phase.FAILED, 2),)),
+        JobSummary("job", "failed", 9, 0, ((Phase.FAILED, 2),)),
     ),
 }
 
@@ -239,7 +295,7 @@ def test_tasks_of_several_jobs_are_prefixed() -> None:
         ("job/worker-0", Phase.RUNNING, ""),
         ("job/worker-1", Phase.RUNNING, ""),
         ("other/worker-0", Phase.WAITING, ""),
-        ("other/worker-1", Phase.WAITING, "mine"),
+        ("other/worker-1", Phase.RUNNING, "mine"),
     ]
 
 

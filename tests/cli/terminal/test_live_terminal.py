@@ -12,7 +12,7 @@ import pytest
 from windlass.cli.terminal.live_terminal import Canvas, Screen, Size
 from windlass.cli.terminal.output import Style
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLines, Topic, Verdict
+from windlass.runner.report import DetailLine, Line, LogLines, Topic, Verdict
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SIZE = Size(20, 6)
@@ -151,22 +151,23 @@ def shown(stream: io.BytesIO) -> list[str]:
 
 
 LOG = LogLines(Topic.LOG, NOW, "worker-0", "main", b"my words")
-FAILED = Line(Topic.POD, NOW, "worker-0", "Failed", "has failed\x1b[2J")
+FAILED = Line(Topic.POD, NOW, "worker-0", "Restarted", "has failed\x1b[2J")
 ROUTINE = Line(Topic.POD, NOW, "worker-0", "Running", "runs at 10.0.0.1")
-VERDICT = Verdict(Topic.COMPLETED, NOW, "job", "has completed", exit=3)
+DETAIL = DetailLine(Topic.FRAMEWORK, NOW, "job", "AttemptEnding", "attempt failed")
+VERDICT = Verdict(Topic.COMPLETED, NOW, "job", "job failed: why", exit=3, output="/kept/worker-0.log")
 
 
 def test_final_table_and_verdict_are_shown() -> None:
     stream = io.BytesIO()
     made = screen(stream)
-    for said in (LOG, ROUTINE, FAILED, VERDICT):
+    for said in (LOG, ROUTINE, FAILED, DETAIL, VERDICT):
         made.report(said)
     made.finish()
-    reason, head, _, row, verdict = shown(stream)
+    reason, head, _, row, *last = shown(stream)
     assert reason.endswith("worker-0  has failed\\x1b[2J")
     assert head.startswith("job  submitted")
     assert row.endswith("my words")
-    assert verdict.endswith("job       has completed")
+    assert last == ["job failed: why", "output: /kept/worker-0.log"]
 
 
 def test_output_is_ascii_without_utf8() -> None:

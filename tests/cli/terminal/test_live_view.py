@@ -69,6 +69,18 @@ SIZES = {
 }
 
 
+def test_gpu_columns_are_shown_if_a_task_has_gpus() -> None:
+    rows = (
+        Row("ps-0", Phase.RUNNING, cpu=0.1),
+        Row("worker-0", Phase.RUNNING, gpus=1.5, gpu_memory=90 * 2**30),
+    )
+    assert live_view.render(View((SUMMARY,), rows), 90, 20)[1:] == [
+        "TASK      STATE       ATTEMPT    CPU  MEMORY    GPU  GPU MEM  LAST LINE",
+        "ps-0      running           0    10%       -      -        -",
+        "worker-0  running           0      -       -   150%     90Gi",
+    ]
+
+
 @pytest.mark.parametrize(("size", "expected"), SIZES.values(), ids=SIZES.keys())
 def test_columns_and_rows_fit_the_terminal(size: tuple[int, int], expected: list[str]) -> None:
     assert live_view.render(VIEW, *size) == expected
@@ -149,6 +161,8 @@ ROWS = st.builds(
     node=st.text(max_size=60).map(terminal_text.printable),
     cpu=st.none() | st.floats(0, 10_000),
     memory=st.none() | st.integers(0, 2**60),
+    gpus=st.none() | st.floats(0, 100),
+    gpu_memory=st.none() | st.integers(0, 2**60),
     progress=st.none() | st.builds(Progress, st.integers(0, 10**15), st.integers(0, 10**15)),
     remaining=st.none() | st.floats(0, 10**8),
     line=st.text(max_size=200).map(terminal_text.printable),

@@ -13,7 +13,17 @@ import pytest
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.report import CompanionReadyLine, Line, LogLines, ProgressLine, Reported, Source, Topic
+from windlass.runner.report import (
+    CompanionReadyLine,
+    DetailLine,
+    Lasting,
+    Line,
+    LogLines,
+    ProgressLine,
+    Source,
+    Topic,
+    Verdict,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -29,6 +39,7 @@ def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more:
 # Format
 
 TEXT, JSON = Style(width=NAMES), Style(is_json=True)
+ON_TERMINAL = Style(width=NAMES, is_terminal=True)
 COLOURED = Style(width=NAMES, colours={"ps-0": 36})
 TIME = '"time":"2026-01-02T03:04:05.678900Z"'
 LOG = f'"event":"log",{TIME},"object":"ps-0","container":"main"'
@@ -48,17 +59,22 @@ def log(data: bytes) -> LogLines:
             "03:04:05.678  ps-0      a\\x1b[2J\\x0ab\n",
         ),
         (
-            Line(
-                Topic.FRAMEWORK,
-                NOW,
-                "job",
-                "R",
-                'Attempt 0 ended with Failed (1): PodPattern unmatched: {"a":1}',
-            ),
+            Verdict(Topic.COMPLETED, NOW, "job", "job failed: a\x1b[2J", exit=3, output="/kept/worker-0.log"),
             TEXT,
-            "03:04:05.678  job       Attempt 0 ended with Failed (1)\n",
+            "job failed: a\\x1b[2J\noutput: /kept/worker-0.log\n",
         ),
         (log(b"\x1b[1mbold\n"), TEXT, "ps-0     | \x1b[1mbold\n"),
+        (
+            log(b"\x1b[1mbold\x1b]0;title\x07\n10%\r20%\n"),
+            ON_TERMINAL,
+            "ps-0     | \x1b[1mbold\x1b[0m\nps-0     | 20%\n",
+        ),
+        (
+            Line(Topic.POD, NOW, "ps-0", "R", "a\u202eb\x9b2J"),
+            TEXT,
+            "03:04:05.678  ps-0      a\\u202eb\\x9b2J\n",
+        ),
+        (log("\x9b2J\u202e\n".encode()), JSON, f'{{{LOG},"line":"\\u009b2J\\u202e"}}\n'),
         (log(b"two\n\nlines"), TEXT, "ps-0     | two\nps-0     | \nps-0     | lines\n"),
         (
             log(b'"two"\nlines'),
@@ -97,10 +113,21 @@ def log(data: bytes) -> LogLines:
         ),
     ],
 )
-def test_line_format(monkeypatch: pytest.MonkeyPatch, said: Reported, style: Style, expected: str) -> None:
+def test_lines_are_formatted_as_text_or_json(
+    monkeypatch: pytest.MonkeyPatch, said: Lasting, style: Style, expected: str
+) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert output.format_line(said, style).decode() == expected
+
+
+@pytest.mark.parametrize(("style", "count"), [(TEXT, 0), (JSON, 1)], ids=["text", "json"])
+def test_only_json_contains_details(style: Style, count: int) -> None:
+    stream = io.BytesIO()
+    made = Output(stream, style)
+    made.report(DetailLine(Topic.FRAMEWORK, NOW, "job", "AttemptEnding", "attempt failed"))
+    made.finish()
+    assert stream.getvalue().count(b"attempt failed") == count
 
 
 def test_bytes_of_containers_are_unchanged() -> None:

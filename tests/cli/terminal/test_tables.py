@@ -81,6 +81,7 @@ def test_age_without_a_start_is_empty() -> None:
 def test_task_counts_text() -> None:
     assert tables.task_counts(2, 1, 0, 4) == "2 running, 1 succeeded of 4"
     assert tables.task_counts(0, 0, 0, 4) == "4"
+    assert tables.task_counts(1, 0, 0, 2, 1) == "1 running, 1 retrying of 2"
 
 
 WIDE = {"40": 40, "0": None, "wide": None, "": None}

@@ -1,5 +1,7 @@
 """Untrusted text on a terminal."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,8 @@ LINES = {
     "unfinished-title": ("words \x1b]0;never ends", "words "),
     "reset": ("\x1bcwords", "words"),
     "bell-and-backspace": ("a\x07b\x08c\x00d", "abcd"),
-    "c1": ("a\x9b31mb\x85", "a31mb"),
+    "c1": ("a\x9b31mb\x85", "ab"),
+    "c1-title": ("a\x9d0;title\x9cb", "ab"),
     "tab": ("a\tb", "a  b"),
     "carriage-return": ("10%\r20%\r30%", "30%"),
     "carriage-return-at-the-end": ("done\r", "done"),
@@ -25,12 +28,76 @@ LINES = {
     "variation-selector": ("\u2764\ufe0f", "\u2764"),
     "accents": ("cafe\u0301", "cafe\u0301"),
     "wide": ("日本", "日本"),
+    "many-accents": ("a" + "\u0301" * 900, "a\u0301\u0301"),
 }
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES.keys())
 def test_printable_removes_control_sequences(line: str, expected: str) -> None:
     assert terminal_text.printable(line) == expected
+
+
+RED, END = "\x1b[31m", "\x1b[0m"
+# Input and text in which only colours are left.
+SAFE = {
+    "plain": ("step 3:\tloss 0.5\n", "step 3:\tloss 0.5\n"),
+    "colours": (f"{RED}red{END} \x1b[38:5:20mblue", f"{RED}red{END} \x1b[38:5:20mblue{END}"),
+    "cursor-and-screen": ("\x1b[2J\x1b[H\x1b[?1049hmine\x1b[10A", "mine"),
+    "keyboard-mode": ("\x1b[>4;2mmine", "mine"),
+    "title": ("\x1b]0;a title\x07words", "words"),
+    "clipboard": ("\x1b]52;c;cm0gLXJmIH4=\x07words", "words"),
+    "link": ("\x1b]8;;http://x\x1b\\text\x1b]8;;\x1b\\", "text"),
+    "unfinished-title": ("a \x1b]0;never ends\nb", "a \nb"),
+    "device-control": ("\x1bP$qm\x1b\\words", "words"),
+    "reset": ("\x1bcwords", "words"),
+    "alternative-characters": ("\x1b(0\x0ewords", "words"),
+    "sequence-in-a-sequence": ("\x1b\x1b]0;title\x07[2Jwords", "[2Jwords"),
+    "sequence-with-a-control-character": ("\x1b[2\x00Jwords", "2Jwords"),
+    "bell-and-backspace": ("a\x07b\x08c\x00d\x7f", "abcd"),
+    "c1": ("a\x9b2Jb\x85\x9d0;title\x9cc", "abc"),
+    "bidirectional": ("a\u202eb\u2066c\u2069\u202c", "abc"),
+    "marks-and-isolates": ("a\u200e\u200f\u061c\u200b\u2060\ufeff\U000e0041b\U000e007f", "ab"),
+    "persian": ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
+    "long-colour": (f"\x1b[{'1;' * 40}mwords", "words"),
+    "many-accents": ("a" + "\u0301" * 900 + "b\u0301\u0323", "a\u0301\u0301b\u0301\u0323"),
+    "emoji": ("\U0001f469\u200d\U0001f4bb \u2764\ufe0f", "\U0001f469\u200d\U0001f4bb \u2764\ufe0f"),
+    "hebrew": ("\u05e9\u05dc\u05d5\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+    "line-end-of-windows": ("a\r\nb", "a\nb"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SAFE.values(), ids=SAFE.keys())
+def test_only_colours_remain(text: str, expected: str) -> None:
+    assert terminal_text.only_colours(text) == expected
+
+
+@given(st.text(st.sampled_from("\x1b\x9b\x9d[]0;m?J\x07\\\r\n\ta\u202e")))
+def test_no_combination_of_sequences_leaves_more_than_colours(text: str) -> None:
+    safe = terminal_text.only_colours(text)
+    assert not set("\x07\r\x9b\x9d\u202e") & set(safe)
+    assert "\x1b" not in re.sub(r"\x1b\[[0-9;:]*m", "", safe)
+
+
+LOG_LINES = {
+    "plain": (b"a\tb\nc\n", b"a\tb\nc\n"),
+    "accents": ("caf\xe9\n".encode(), "caf\xe9\n".encode()),
+    "invalid-utf-8": (b"a\x9b2Jb\n", "a\N{REPLACEMENT CHARACTER}2Jb\n".encode()),
+    "colours-end-with-their-line": (b"\x1b[8mhidden\nshown\n", b"\x1b[8mhidden\x1b[0m\nshown\n"),
+    "progress-bar": (b"10%\r20%\r30%\nnext\n", b"30%\nnext\n"),
+    "coloured-progress-bar": (b"\x1b[32m10%\r20%\r\x1b[0m\n", b"20%\n"),
+    "line-end-of-windows": (b"a\r\nb\r\n", b"a\nb\n"),
+    "title": (b"\x1b]0;title\nb\x07\n", b"\nb\n"),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), LOG_LINES.values(), ids=LOG_LINES.keys())
+def test_log_lines_keep_only_colours(data: bytes, expected: bytes) -> None:
+    assert terminal_text.safe_log_lines(data) == expected
+
+
+def test_escaped_text_shows_control_characters() -> None:
+    text = "a\tb\n\x1b[2J\x7f\x9b\u202e\u2066\u200e\U000e0041"
+    assert terminal_text.escaped(text) == "a\tb\\x0a\\x1b[2J\\x7f\\x9b\\u202e\\u2066\\u200e\\U000e0041"
 
 
 FITS = {

@@ -4,8 +4,10 @@ No controller runs the Jobs and Deployments: the tests write their statuses.
 """
 
 import asyncio
+import base64
 import concurrent.futures
 import contextlib
+import json
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from in_process_cluster import ClusterNamespace
 
 from conformance.client import Json
@@ -26,7 +29,7 @@ from windlass.client.errors import (
     TimedOutError,
 )
 from windlass.client.pod_watcher import FATAL_COUNT, PodWatcher
-from windlass.client.prerequisites import waits
+from windlass.client.prerequisites import apply as prerequisites_apply
 from windlass.client.submit import sources, submission
 from windlass.client.submit.plan import SubmitOptions
 from windlass.kubeapi.errors import ForbiddenError
@@ -60,6 +63,7 @@ SHARES: Json = {
     "nfsServer": {"size": "1Gi"},
     "volumes": {"data": {"share": "/data", "at": "/data"}},
 }
+MPI: Json = {**JOB, "runtime": "mpi", "roles": {"launcher": {}, "worker": {"tasks": 2}}}
 SECONDS = 120.0
 
 
@@ -238,6 +242,29 @@ def test_secrets_are_created_first_and_deleted_with_the_framework(scene: Scene, 
     assert scene.owner_of("secrets", "digits-secrets") == created.uid
     scene.place.delete("digits", "Foreground")
     scene.wait_until_gone("secrets", "digits-secrets")
+
+
+def test_ssh_key_is_new_for_each_submission_and_deleted_with_the_framework(
+    scene: Scene, kubernetes: None
+) -> None:
+    first = scene.submit(MPI)
+    before = scene.wait_for("secrets", "digits-ssh")
+    assert scene.owner_of("secrets", "digits-ssh") == first.uid
+    scene.place.wait_for_completed("digits")
+    second = scene.submit(MPI, is_rerun=True)
+    after = scene.wait_for("secrets", "digits-ssh")
+    assert scene.owner_of("secrets", "digits-ssh") == second.uid
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+    keys = [base64.b64decode(each["data"]["id_ed25519"]) for each in (before, after)]
+    assert keys[0] != keys[1]
+    for key, each in zip(keys, (before, after), strict=True):
+        public = serialization.load_ssh_private_key(key, None).public_key()
+        encoded = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        assert base64.b64decode(each["data"]["authorized_keys"]) == encoded + b"\n"
+    written = json.dumps(scene.place.framework("digits"))
+    assert not any(each["data"]["id_ed25519"][200:240] in written for each in (before, after))
+    scene.place.delete("digits", "Foreground")
+    scene.wait_until_gone("secrets", "digits-ssh")
 
 
 def test_preflight_runs_first_and_its_pod_is_deleted(scene: Scene, sent: list[str]) -> None:
@@ -472,7 +499,7 @@ def test_submission_works_without_permission_for_events(
 def test_storage_is_kept_and_named_when_the_nfs_server_times_out(
     scene: Scene, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waits, "SERVER_SECONDS", 0.5)
+    monkeypatch.setattr(prerequisites_apply, "SERVER_SECONDS", 0.5)
     with pytest.raises(
         TimedOutError, match=r"digits-nfs is not ready.*are kept: .*PersistentVolumeClaim digits-nfs"
     ):
@@ -556,7 +583,7 @@ def test_remains_of_a_killed_submission_are_replaced(scene: Scene) -> None:
 
 def test_missing_folder_is_reported(scene: Scene, tmp_path: Path) -> None:
     given = {**LOADS, "loadData": [{"folder": "nowhere", "to": "/data/digits"}]}
-    with pytest.raises(InvalidJobError, match=r"loadData: .*/nowhere does not exist"):
+    with pytest.raises(InvalidJobError, match=r"loadData\[0\]\.folder: .*/nowhere does not exist"):
         scene.submit(given, tmp_path)
     assert scene.get("secrets", "digits-secrets") is None
 

@@ -66,6 +66,18 @@ def test_ignored_files_are_excluded(case: str, tmp_path: Path) -> None:
     assert files_of(tmp_path) == expected
 
 
+def test_virtual_environments_are_excluded_whatever_their_names(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "train.py",
+        "torch-env/pyvenv.cfg",
+        "torch-env/lib/x.py",
+        "conda/conda-meta/history",
+        "lib/env/a.py",
+    )
+    assert files_of(tmp_path) == {"train.py", "lib/env/a.py"}
+
+
 def test_archive_is_reproducible(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder, files in ((one, ("b.py", "a/x.sh")), (other, ("a/x.sh", "b.py"))):
@@ -117,6 +129,11 @@ def large_file(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(os.urandom(code_archive.MAX_BYTES + 1))
 
 
+def sparse_file(folder: Path) -> None:
+    with (folder / "zeros").open("wb") as file:
+        file.truncate(200 << 20)
+
+
 def nothing(folder: Path) -> None:
     put(folder, ".windlassignore", "a.log", text="*")
 
@@ -128,7 +145,12 @@ def many_files(folder: Path) -> None:
 
 REFUSED = {
     "a link that leaves": (leaving_link, ClientError, ("secrets is a link to /etc", "copy")),
-    "too large": (large_file, ClientError, ("900 KiB", "weights.bin (900 KiB)", "volume", "windlass upload")),
+    "too large": (
+        large_file,
+        ClientError,
+        ("10 MiB", "weights.bin (10 MiB)", "`windlass upload ./data pvc://my-data`", "docker push"),
+    ),
+    "too large when unpacked": (sparse_file, ClientError, ("larger than 100 MiB.", "zeros (200 MiB)")),
     "nothing in it": (nothing, InvalidJobError, ("has no files", ".windlassignore")),
     "too many": (many_files, ClientError, ("more than 20 files", ".windlassignore")),
 }
@@ -158,3 +180,15 @@ def test_loop_of_links_is_packed(tmp_path: Path) -> None:
     looping_link(tmp_path)
     put(tmp_path, "c.py")
     assert "c.py" in files_of(tmp_path)
+
+
+def test_device_is_not_packed() -> None:
+    with pytest.raises(InvalidJobError, match="code: /dev/null is a device"):
+        code_archive.pack(Path("/dev/null"))
+
+
+def test_pipe_is_not_packed(tmp_path: Path) -> None:
+    """Opening it would block."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidJobError, match="pipe is a device, a pipe or a socket"):
+        code_archive.pack(tmp_path / "pipe")

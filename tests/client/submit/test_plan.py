@@ -11,7 +11,9 @@ from windlass.client.errors import InvalidJobError
 from windlass.client.submit import plan as planner
 from windlass.client.submit.plan import CompanionRef, SubmitOptions, SubmitPlan, Target
 from windlass.client.submit.sources import Source
+from windlass.model import names
 from windlass.model.companions import Companion
+from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, NfsServer, Role
 from windlass.render import documents
 from windlass.render.documents import Contents, Submission
@@ -106,6 +108,20 @@ def test_job_without_image_is_rejected_except_on_an_embedded_cluster(job: Job, i
     planner.plan(source, Target(is_embedded=True))
     with pytest.raises(InvalidJobError, match="has no image") if is_missing else contextlib.nullcontext():
         planner.plan(source, Target())
+
+
+@pytest.mark.parametrize(("is_embedded", "idle", "succeeded"), [(True, "ps,worker", -1), (False, None, 2)])
+def test_role_without_a_command_is_an_idle_server_only_on_an_embedded_cluster(
+    is_embedded: bool, idle: str | None, succeeded: int
+) -> None:
+    """On other clusters it runs the entrypoint of its image, and the job waits for it."""
+    job = Job(name="a", image="i", runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "worker": Role(tasks=2)})
+    assert planner.may_differ_if_embedded(Submission(job=job))
+    source = Source(Contents((Submission(job=job),), (), ()), Path())
+    (planned,) = planner.plan(source, Target(is_embedded=is_embedded)).jobs
+    assert planned.framework["metadata"]["annotations"].get(names.IDLE_ANNOTATION) == idle
+    policy = planned.framework["spec"]["taskRoles"][1]["frameworkAttemptCompletionPolicy"]
+    assert policy["minSucceededTaskCount"] == succeeded
 
 
 @pytest.mark.parametrize(("address", "is_placeholder"), [("", True), ("10.0.0.7", False)])

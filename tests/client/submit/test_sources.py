@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 PLACES = {
     "a-folder": ("src", "src", "src"),
     "a-file": ("src/train.py", "src/train.py", "src"),
-    "the-folder-itself": (".", "", ""),
+    "a-folder-with-a-slash": ("./src/", "src", "src"),
     "home": ("~/src", "src", "src"),
     "a-link-stays-one": ("link/../link", "link", "link"),
 }

@@ -119,6 +119,14 @@ def circle(top: Path) -> None:
     (top / "deep" / "back").symlink_to(top)
 
 
+def bomb(top: Path) -> None:
+    """A few folders with 2⁸ paths."""
+    for depth in range(9):
+        (top / str(depth)).mkdir()
+        for link in ("a", "b") if depth < 8 else ():
+            (top / str(depth) / link).symlink_to(top / str(depth + 1))
+
+
 def listening(top: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(top / "socket"))
@@ -132,6 +140,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link that leaves": (leaving, "out is a link to /etc/hostname, outside of"),
     "a link to nothing": (dangling, "nothing is a broken link to .*nowhere"),
     "a link to a parent": (circle, "back is a link to one of its parent directories"),
+    "folders with too many paths": (bomb, "more than 100 paths lead to the directory"),
     "a socket": (listening, "socket: it is a socket"),
     "a pipe": (lambda top: os.mkfifo(top / "pipe"), "pipe: it is a pipe"),
     "a partial file": (rest_of_an_upload, r"a.windlass-part is a partial file"),

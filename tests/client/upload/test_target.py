@@ -5,6 +5,8 @@ in tests/local.
 """
 
 import asyncio
+import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -21,7 +23,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RejectedError
 from windlass.client.exec import Streams
 from windlass.client.upload import items as upload_items
-from windlass.client.upload import transfer
+from windlass.client.upload import local_target, pod_target, transfer
 from windlass.client.upload.items import UploadItems, part_name
 from windlass.client.upload.local_target import LocalTarget
 from windlass.client.upload.pod_target import PodTarget
@@ -286,6 +288,82 @@ def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
     scene.check_all_files()
 
 
+@pytest.mark.parametrize("size", [5, 2 * MIB], ids=["small", "large"])
+def test_link_at_the_partial_file_is_not_followed(scene: Scene, size: int) -> None:
+    """Other users of a share could create it."""
+    other = scene.there.parent / "other"
+    other.write_text("of this user")
+    scene.file("a", os.urandom(size))
+    scene.part("a").symlink_to(other)
+    with contextlib.suppress(RejectedError):  # small files in a pod replace the link
+        scene.upload()
+    assert other.read_text() == "of this user"
+
+
+@pytest.mark.parametrize("size", [5, 2 * MIB], ids=["small", "large"])
+@pytest.mark.parametrize("name", ["deep", "deep/er"])
+def test_link_at_a_folder_is_not_followed(scene: Scene, name: str, size: int) -> None:
+    """Other users of a share could create it."""
+    other = scene.there.parent / "other"
+    other.mkdir()
+    scene.file("deep/er/a", os.urandom(size))
+    (scene.there / name).parent.mkdir(exist_ok=True)
+    (scene.there / name).symlink_to(other)
+    with pytest.raises(RejectedError, match=f"{name} must be a directory, but it is a link"):
+        scene.upload()
+    assert list(other.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [5, 2 * MIB], ids=["small", "large"])
+def test_folder_replaced_by_a_link_after_the_check_is_not_followed(
+    scene: Scene, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = scene.there.parent / "other"
+    other.mkdir()
+    scene.file("deep/a", os.urandom(size))
+    free_space = scene.place.free_space
+
+    async def create_link() -> int | None:
+        (scene.there / "deep").symlink_to(other)
+        return await free_space()
+
+    monkeypatch.setattr(scene.place, "free_space", create_link)
+    with pytest.raises(RejectedError):
+        scene.upload()
+    assert list(other.iterdir()) == []
+
+
+def test_link_to_a_file_with_the_same_content_is_replaced(scene: Scene) -> None:
+    scene.file("a", b"hello")
+    other = scene.there.parent / "other"
+    other.write_bytes(b"hello")
+    (scene.there / "a").symlink_to(other)
+    scene.upload()
+    assert not (scene.there / "a").is_symlink()
+    scene.check_all_files()
+
+
+@pytest.mark.parametrize("size", [5, 2 * MIB], ids=["small", "large"])
+@pytest.mark.parametrize("is_hard_link", [True, False])
+def test_partial_file_of_another_user_is_not_continued(scene: Scene, size: int, is_hard_link: bool) -> None:
+    """Its owner could change the file after the upload."""
+    whole = os.urandom(size)
+    scene.file("a", whole)
+    part = scene.part("a")
+    part.write_bytes(whole[: size // 2])
+    if is_hard_link:
+        (scene.there.parent / "other").hardlink_to(part)
+    elif os.geteuid() == 0:
+        os.chown(part, 1234, 1234)
+    else:
+        pytest.skip("needs root")
+    with part.open("r+b") as file:
+        with contextlib.suppress(RejectedError):  # in a pod, the file is replaced
+            scene.upload()
+        file.write(b"evil")
+    assert not (scene.there / "a").exists() or (scene.there / "a").read_bytes() == whole
+
+
 def pipe_instead_of_the_file(there: Path) -> None:
     (there / "deep").mkdir()
     os.mkfifo(there / "deep/file")
@@ -341,9 +419,20 @@ def test_unknown_space_of_a_deleted_folder_is_reported(tmp_path: Path) -> None:
         asyncio.run(LocalTarget(tmp_path / "deleted").free_space())
 
 
-def test_disk_that_becomes_full_is_reported(scene: Scene) -> None:
+def test_disk_that_becomes_full_is_reported(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     scene.file("large", os.urandom(3 * MIB))
-    scene.part("large").symlink_to("/dev/full")
+    if isinstance(scene.place, ShellTarget):
+        program = tmp_path / "full" / "cat"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\nexec dd of=/dev/full\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(pod_target, "_APPEND", pod_target._APPEND.replace("| cat >>", f"| {program} >>"))
+    monkeypatch.setattr(local_target, "_write", fail)
     with pytest.raises(RejectedError, match=r"no space left\. Partial files are kept"):
         scene.upload()
     assert not (scene.there / "large").exists()

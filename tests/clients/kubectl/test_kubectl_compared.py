@@ -76,6 +76,17 @@ REFUSALS = (
     "get --raw /nosuch",
     "create namespace default --dry-run=server",
 )
+PERMISSIONS = (
+    "auth can-i list pods",
+    "auth can-i list pods --as=jane",
+    "auth can-i create selfsubjectaccessreviews --as=jane",
+    "auth can-i get /version --as=jane",
+    "auth can-i get /metrics --as=jane",
+    "auth can-i --list --as=jane",
+    "auth whoami --as=jane --as-group=team",
+    "get secrets --as=jane",
+    "create rolebinding mine --clusterrole=admin --user=jane --as=jane",
+)
 EXPLAINED = (
     "pod",
     "pod.spec",
@@ -100,7 +111,7 @@ def printed(kubectl: Kubectl, command: str) -> tuple[int, list[str], list[str]]:
     return outcome.code, normalised(outcome.output), normalised(outcome.errors)
 
 
-@pytest.mark.parametrize("command", [*TABLES, *DESCRIPTIONS, *REFUSALS])
+@pytest.mark.parametrize("command", [*TABLES, *DESCRIPTIONS, *REFUSALS, *PERMISSIONS])
 def test_output_is_the_same_on_both_servers(both: Both, command: str) -> None:
     mine, theirs = both
     assert printed(mine, command) == printed(theirs, command)

@@ -10,13 +10,25 @@ from tests.clients.kubectl.namespaces import Namespaces
 from tests.clients.kubectl.runs import Kubectl, Server
 
 from conformance import objects
+from windlass.k8s.removed_versions import removal_of
 from windlass.model import names
 
 pytestmark = pytest.mark.kubernetes
 
 RENDERED = Path(__file__).parents[2] / "data" / "rendered"
+
+
+def has_removed_versions(file: Path) -> bool:
+    """Return whether servers reject objects of the file, because templates of configs may contain anything."""
+    bodies = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+    return any(removal_of(body["apiVersion"], body["kind"]) is not None for body in bodies)
+
+
 FILES = sorted(
-    file for kind in ("*.plain.yaml", "*.framework.yaml", "template-*.yaml") for file in RENDERED.glob(kind)
+    file
+    for kind in ("*.plain.yaml", "*.framework.yaml", "template-*.yaml")
+    for file in RENDERED.glob(kind)
+    if not has_removed_versions(file)
 )
 DEFINITION = Path(__file__).parents[3] / "docs" / "crds" / f"frameworks.{names.CONTROLLER_GROUP}.yaml"
 

@@ -6,6 +6,7 @@ import builders
 import msgspec
 import pytest
 from builders import NOW, at
+from tests.decide.worlds import World
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.expectations import Expectations
@@ -86,7 +87,7 @@ def test_deleted_object_does_not_come_back() -> None:
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert not seen(cache).pods
     assert "pod-1" in seen(cache).known
-    assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "that it was created is still told"
+    assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "the creation is still recorded"
 
 
 def test_deletion_before_creation_is_recorded() -> None:
@@ -103,6 +104,19 @@ def test_late_deletion_of_an_earlier_object_keeps_the_new_one() -> None:
     cache.remove(pod("pod-1", "19"))
     assert seen(cache).pods["job-worker-0"].uid == "pod-2"
     assert not cache.put(pod("pod-1", "18"))
+
+
+def test_uncertain_creation_stays_uncertain_until_pods_are_listed() -> None:
+    """The known pod may be from an earlier creation, and the watch may not have reported the other one yet."""
+    world = World(JOB)
+    world.start()
+    cache = cache_with()
+    record(cache).uncertain.add("job-worker-0")
+    record(cache).record_stored(world.status)
+    assert world.task().attempt_status.pod_uid
+    assert seen(cache).outcomes.uncertain == {"job-worker-0"}
+    cache.replace_objects_of(JOB, Listed("20", None, ()))
+    assert not seen(cache).outcomes.uncertain
 
 
 def test_answer_is_cached_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
@@ -222,7 +236,9 @@ def test_recreated_framework_has_new_expectations() -> None:
     cache.put_framework(again)
     assert not seen(cache).outcomes.is_framework_deletion_requested
     assert not seen(cache).outcomes.name_taken_message
-    assert not cache.remove_framework(JOB), "the old one's deletion is none of the new one's business"
+    assert not cache.remove_framework(JOB), (
+        "the deletion of an old Framework does not affect a new one of that name"
+    )
     assert cache.framework(KEY) is again
 
 

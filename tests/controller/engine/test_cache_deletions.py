@@ -105,7 +105,9 @@ def test_deleted_invalid_framework_is_kept_for_its_objects() -> None:
     assert not cache.remove_invalid(KEY), "once"
 
 
-@pytest.mark.parametrize(("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["mended", "made anew"])
+@pytest.mark.parametrize(
+    ("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["repaired", "recreated"]
+)
 def test_invalid_framework_replaced_by_another_is_deleted(uid: str, departed: set[str]) -> None:
     cache = populated()
     cache.invalidate(KEY)
@@ -186,7 +188,7 @@ def test_groups_share_objects_but_not_deleted_frameworks() -> None:
     cache.remove_framework(GONE)
     assert cache.deleted_framework(KEY) is OLD
     assert cache.deleted_framework(key_of(other)) is None
-    assert departed_in(cache, key_of(other)) == {"old"}, "whoever waits for the name may clear it"
+    assert departed_in(cache, key_of(other)) == {"old"}, "a Framework that waits for the name may clear it"
     assert cache.remove(pod()) == {KEY, key_of(other)}
 
 

@@ -463,7 +463,7 @@ def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
         bench.wait(0.1)
         tried += creations(bench.run())
     assert tried < 400, "in a minute"
-    assert "create pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
+    assert "create pods: RefusedError" in bench.port.failures, "the failure is reported"
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_service_of_another_owner_is_reported_until_it_is_deleted() -> None:
     run_until("store AttemptCreationPending", bench)
     assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
     assert condition(bench) == "Service job already exists: it does not belong to this Framework"
-    assert bench.port.failures == [], "it is the user's business, and the condition tells of it"
+    assert bench.port.failures == [], "only the condition reports it, because the user must act"
     bench.port.errors.clear()
     run_until("create Service", bench)
     for _ in range(3):
@@ -207,7 +207,7 @@ def test_missing_free_ports_are_reported_and_retried() -> None:
     assert len(bench.port.failures) > 1
 
 
-@pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["nobody", "not for this one"])
+@pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["no chooser", "none for this task"])
 def test_without_chosen_ports_tasks_use_names(choose_ports: ChoosePorts | None) -> None:
     bench = started(NAMES, choose_ports)
     assert written(bench) is None
@@ -302,7 +302,7 @@ def test_failed_gang_is_published_later(error: RequestError) -> None:
     bench.port.errors["publish Gang"] = error
     assert bench.run() == ["store AttemptRunning", "publish Gang"]
     assert not bench.is_due_now, "not at once"
-    assert len(bench.port.failures) == 1, "and somebody is told"
+    assert len(bench.port.failures) == 1, "the failure is reported"
     for _ in range(3):
         assert bench.run_when_due() == ["publish Gang"]
     bench.port.errors.clear()

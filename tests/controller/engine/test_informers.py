@@ -1,4 +1,4 @@
-"""How informers update the cache and call the handlers."""
+"""Informers update the cache and call the handlers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -271,7 +271,7 @@ def test_invalid_framework_is_reported_and_not_treated_as_deleted(
     assert (told.metadata.name, told.metadata.resource_version) == ("job", "21")
     assert "taskNumber" in told.error
     reflector.says(Changed(raw(job("22"))))
-    assert bench.cache.framework(KEY) == job("22"), "it is mended"
+    assert bench.cache.framework(KEY) == job("22"), "it is repaired"
     assert set(bench.cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0"}, "and has kept its pods"
     assert bench.woken == [{KEY}]
 
@@ -327,7 +327,7 @@ def test_objects_of_framework_deleted_while_invalid_between_lists_are_deleted() 
     assert bench.woken == [{KEY}]
 
 
-@pytest.mark.parametrize("was_told", [True, False], ids=["after it was told of", "at once"])
+@pytest.mark.parametrize("was_told", [True, False], ids=["after it was reported", "at once"])
 def test_objects_of_framework_deleted_while_invalid_are_deleted(was_told: bool) -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
@@ -464,7 +464,9 @@ def test_deleted_pod_leaves_a_snapshot_if_enabled(wanted: LogObjectSnapshot, lin
     assert bench.snapshots == []
     reflector.says(Deleted(raw({**msgspec.to_builtins(pod(version="11")), "spec": {"priority": 7}})))
     assert len(bench.snapshots) == lines
-    assert all('"priority":7' in line for line in bench.snapshots), "all of it, also what nobody here reads"
+    assert all('"priority":7' in line for line in bench.snapshots), (
+        "the whole object, also fields that the controller does not read"
+    )
 
 
 @pytest.mark.parametrize("kind", ["pods", "config_maps"])

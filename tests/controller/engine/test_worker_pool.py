@@ -69,7 +69,7 @@ class Clock(SystemClock):
     stands_at: float | None = None
 
     def now(self) -> datetime:
-        raise AssertionError("nobody asks for the time of day")
+        raise AssertionError("the wall clock is not read")
 
     def monotonic(self) -> float:
         return (super().monotonic() if self.stands_at is None else self.stands_at) + self.later

@@ -135,7 +135,7 @@ _OF_A = LeaseRecord("a", 15, _NOON, _NOON, 3, "7")
             "b",
             _NOON,
             LeaseRecord("b", 20, _NOON, _NOON, 4, "7"),
-            id="taken from nobody",
+            id="no previous holder",
         ),
         pytest.param(
             _OF_A,

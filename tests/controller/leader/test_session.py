@@ -169,10 +169,10 @@ def failing_to_manage(error: errors.ApiError) -> Callable[..., Awaitable[tuple[s
     manage = definitions.manage
     left = [error]
 
-    async def managed(*arguments: Any) -> tuple[str, ...]:
+    async def managed(*arguments: Any, **options: Any) -> tuple[str, ...]:
         if left:
             raise left.pop()
-        return await manage(*arguments)
+        return await manage(*arguments, **options)
 
     return managed
 
@@ -207,10 +207,10 @@ def failing_once(error: errors.ApiError) -> Callable[..., Awaitable[tuple[Proble
     check = definitions.check
     left = [error]
 
-    async def checked(send: definitions.Send) -> tuple[Problem, ...]:
+    async def checked(send: definitions.Send, **options: Any) -> tuple[Problem, ...]:
         if left:
             raise left.pop()
-        return await check(send)
+        return await check(send, **options)
 
     return checked
 
@@ -232,7 +232,7 @@ def test_unreadable_definitions_are_ignored(monkeypatch: pytest.MonkeyPatch, cod
 def test_missing_definition_is_detected_without_permission_to_read_definitions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def forbidden(_: definitions.Send) -> tuple[Problem, ...]:
+    async def forbidden(_: definitions.Send, **__: Any) -> tuple[Problem, ...]:
         raise errors.from_response(403, {}, b"")
 
     monkeypatch.setattr(definitions, "check", forbidden)

@@ -82,7 +82,7 @@ class Bench:
         return at(7)
 
     def monotonic(self) -> float:
-        raise AssertionError("nobody asks")
+        raise AssertionError("the clock is not read")
 
     @property
     def told(self) -> list[str]:

@@ -86,7 +86,7 @@ def test_exception_is_one_field() -> None:
             record(a="two words", b=""),
             '2026-01-01T00:00:00.250Z INFO    windlass.test: said a="two words" b=""',
         ),
-        # A line of somebody else's text cannot pass for one of ours, nor speak to the terminal.
+        # Text from others cannot imitate a log line of the controller or control the terminal.
         (
             record("said\n2026-01-01 INFO forged \x1b[31mred\x9b"),
             "2026-01-01T00:00:00.250Z INFO    windlass.test: said\n    2026-01-01 INFO forged \\x1b[31mred\\x9b",

@@ -196,7 +196,7 @@ def task_retried(kind: CompletionType | None) -> Reason:
             ("framework", "transient"),
         ),
         (framework_retried(None), ("framework", "unknown")),
-        # It was held and let go: nobody retried anything.
+        # It was suspended and resumed, which is not a retry.
         (framework_retried(completion.framework_completion(CompletionCode.FRAMEWORK_SUSPENDED, "")), None),
         (Reason(ReasonKind.RETRY_SCHEDULED, "in 5 s"), None),
         (Reason(ReasonKind.TASK_FAILED, "failed", "worker", 0), None),
@@ -294,11 +294,11 @@ def test_time_to_first_pod_is_observed_at_the_first_store(
         pytest.param(["ppp", "ppa", "paa", "aaa"], [20], id="the last one first"),
         pytest.param(["ppp", "aaa"], [0], id="all at once"),
         pytest.param(["ppp", "app", "aaa", "aaa"], [10], id="once per attempt"),
-        pytest.param(["ppp", "app", "aax"], [10], id="nobody waits for one that is scaled away"),
-        pytest.param(["ppp", "app", "aac"], [10], id="nor for one that has completed"),
-        pytest.param(["ppp", "aap", "p.p", "paa"], [20], id="an address once had is enough"),
+        pytest.param(["ppp", "app", "aax"], [10], id="a task that was removed by a rescale is not counted"),
+        pytest.param(["ppp", "app", "aac"], [10], id="a completed task is not counted"),
+        pytest.param(["ppp", "aap", "p.p", "paa"], [20], id="an address that disappears later is enough"),
         pytest.param(["ppp", "app", "aap"], [], id="not complete yet"),
-        pytest.param(["app", "aap", "aaa"], [], id="begun before anybody here looked"),
+        pytest.param(["app", "aap", "aaa"], [], id="started before the controller"),
     ],
 )
 def test_barrier_wait_is_from_first_to_last_address(pods: list[str], expected: list[float]) -> None:
@@ -446,7 +446,7 @@ def test_events_and_watch_errors_are_counted() -> None:
     bench.metrics.on_watch_error("pods")
     found = bench.scrape()
     assert [found[f'windlass_events_total{{outcome="{outcome}"}}'] for outcome in Outcome] == [2, 0, 1, 0]
-    assert found['windlass_watch_troubles_total{resource="pods"}'] == 1
+    assert found['windlass_watch_errors_total{resource="pods"}'] == 1
 
 
 def test_version_is_exposed_and_global_registry_unchanged() -> None:
@@ -518,7 +518,7 @@ def played(faults: Faults = Faults(), retry: RetryPolicySpec = RetryPolicySpec()
     )
     Watcher(simulation, metrics)
     simulation.run()
-    for controller in (*simulation.controllers, *simulation.retired):
+    for controller in simulation.controllers:
         metrics.on_reasons([reason for _, reason in controller.port.reasons])
     return dict(samples(metrics))
 

@@ -1,4 +1,4 @@
-"""How observers pass reasons and failures to events, metrics, logs and snapshots."""
+"""Observers pass reasons and failures to events, metrics, logs and snapshots."""
 
 import asyncio
 import io
@@ -157,7 +157,7 @@ def test_watch_error_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> 
     bench.observers.on_watch_error(frameworks(CONTROLLER_GROUP), errors.NoValidResponseError("cut"))
     assert lines(caplog) == [(logging.WARNING, "cannot watch frameworks: cut")]
     assert vars(caplog.records[0])["group"] == CONTROLLER_GROUP
-    assert bench.sample("windlass_watch_troubles_total", resource="frameworks") == 1
+    assert bench.sample("windlass_watch_errors_total", resource="frameworks") == 1
 
 
 def test_missing_status_subresource_is_logged_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,7 +191,7 @@ REFUSED = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: gpus"))
         (REFUSED, True, True),
         (UnknownOutcomeError("no answer"), True, False),
         (RequestError("not sent"), True, False),
-        (ConflictError("somebody was faster"), False, False),
+        (ConflictError("the object has changed"), False, False),
         (NotLeadingError("too little of the lease is left"), False, False),
     ],
 )

@@ -59,6 +59,26 @@ class Client:
             self.meter.pods[made["metadata"]["uid"]] = PodUsage("first", used)
 
 
+def test_containers_with_gpus_have_their_usage() -> None:
+    async def test() -> None:
+        async with served() as client:
+            used = ContainerUsage("main", 0, 1024, 1.0, gpus=1.75, gpu_memory_bytes=3 * 2**30)
+            instance = ContainerUsage("side", 0, 1024, 1.0, gpu_memory_bytes=2048)
+            await client.pod("trains", "default", used, instance)
+            body = await client.get(f"{METRICS}/namespaces/default/pods/trains")
+            assert [container["usage"] for container in body["containers"]] == [
+                {
+                    "cpu": "0",
+                    "memory": "1Ki",
+                    "windlass.dev/gpus": "1750m",
+                    "windlass.dev/gpu-memory": "3145728Ki",
+                },
+                {"cpu": "0", "memory": "1Ki", "windlass.dev/gpu-memory": "2Ki"},
+            ]
+
+    asyncio.run(test())
+
+
 MAIN = ContainerUsage("main", 250_000_001, 3 * 1024 + 7, 2.0)
 SIDE = ContainerUsage("side", 0, 1024, 1.5)
 

@@ -206,3 +206,34 @@ def test_conditions_of_a_terminating_namespace_follow_the_finalizers_in_it(tmp_p
     assert "example.com/first" not in message()
     assert "example.com/second" in message()
     cluster.server.store.close()
+
+
+def test_deletion_of_a_stored_definition_keeps_the_objects_of_a_built_in_kind(tmp_path: Path) -> None:
+    """An earlier release accepted definitions in the groups of built-in kinds."""
+    cluster = Cluster(tmp_path)
+    server, roles = cluster.server, "clusterroles.rbac.authorization.k8s.io"
+    version = {
+        "name": "v2",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    stored = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": roles, "uid": "a", "creationTimestamp": "2024-05-06T07:08:09Z"},
+        "spec": {
+            "group": "rbac.authorization.k8s.io",
+            "scope": "Cluster",
+            "names": {"plural": "clusterroles", "kind": "Other"},
+            "versions": [version],
+        },
+        "status": {"conditions": [], "storedVersions": ["v2"]},
+    }
+    server.store.create("customresourcedefinitions.apiextensions.k8s.io", roles, stored)
+    count = server.store.count(roles)
+    definitions = server.registry.built_in("customresourcedefinitions.apiextensions.k8s.io")
+    server.lifecycle.delete(definitions, "", roles, DeleteOptions())
+    cluster.collect()
+    assert list(server.lifecycle.objects("apiextensions.k8s.io", "customresourcedefinitions")) == []
+    assert server.store.count(roles) == count

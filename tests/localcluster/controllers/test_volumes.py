@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deep_folders import make_deep_folder
 
+from conformance.waiting import wait_for
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.server import ApiServer
@@ -79,7 +81,7 @@ def test_claim_is_bound_to_its_own_folder(cluster: Cluster, spec: dict[str, Any]
     assert claim["spec"]["volumeName"] == f"pvc-{claim['metadata']['uid']}"
     assert folder.is_dir()
     assert folder.stat().st_mode & 0o777 == 0o777, "a container may run as any user"
-    assert folder.parent.stat().st_mode & 0o777 == 0o700, "and nobody else may look"
+    assert folder.parent.stat().st_mode & 0o777 == 0o700, "other users have no access"
 
 
 def test_claim_of_another_storage_class_stays_pending(cluster: Cluster) -> None:
@@ -102,6 +104,14 @@ def test_folder_is_deleted_with_the_claim(cluster: Cluster) -> None:
 
     assert not cluster.exists()
     assert not folder.exists()
+
+
+def test_folder_of_a_deleted_claim_may_have_any_depth(cluster: Cluster) -> None:
+    folder = cluster.server.volumes.folder_of(cluster.claim())
+    make_deep_folder(folder, 1500)
+    cluster.delete()
+
+    wait_for("an empty folder", lambda: not [*folder.parent.iterdir()])
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "removed"])

@@ -35,7 +35,6 @@ def sources(root: Path, files: Mapping[str, str] = FILES, **given: Any) -> Sourc
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     usual: dict[str, Any] = {
-        "environment": {},
         "uname": uname,
         "mac_version": lambda: "14.5",
         "cpus": lambda: 8,
@@ -49,7 +48,7 @@ def sources(root: Path, files: Mapping[str, str] = FILES, **given: Any) -> Sourc
 def test_complete_facts_of_a_linux_machine(tmp_path: Path) -> None:
     found = machine.detect(tmp_path / "not" / "yet", sources(tmp_path))
     assert (found.host_name, found.architecture, found.operating_system) == ("Lab.example", "amd64", "linux")
-    assert (found.cpu, found.memory_bytes, found.storage_bytes, found.gpus) == (8, 8 * GIB, 100 * GIB, 0)
+    assert (found.cpu, found.memory_bytes, found.storage_bytes, found.gpus) == (8, 8 * GIB, 100 * GIB, ())
     assert (found.os_image, found.kernel_version) == ("Debian GNU/Linux 12 (bookworm)", "6.1.0")
     assert (found.machine_id, found.boot_id, found.address) == ("machine", "boot", "10.1.2.3")
     assert found.version == discovery.version()["gitVersion"]
@@ -60,7 +59,7 @@ def test_facts_of_a_mac(tmp_path: Path) -> None:
     mac = sources(tmp_path, {}, uname=lambda: uname(system="Darwin", machine="arm64", release="23.5.0"))
     found = machine.detect(tmp_path, mac)
     assert (found.architecture, found.operating_system, found.os_image) == ("arm64", "darwin", "macOS 14.5")
-    assert (found.cpu, found.memory_bytes, found.gpus) == (8, 16 * GIB, 0)
+    assert (found.cpu, found.memory_bytes, found.gpus) == (8, 16 * GIB, ())
     assert (found.machine_id, found.boot_id) == ("", "")
 
 
@@ -128,37 +127,3 @@ def test_cgroup_limits_reduce_capacity(tmp_path: Path, files: dict[str, str], cp
     }
     found = machine.detect(tmp_path, sources(tmp_path, FILES | placed))
     assert (found.cpu, found.memory_bytes) == (cpu, memory)
-
-
-DEVICES = {f"dev/{name}": "" for name in ("nvidia0", "nvidia1", "nvidia3", "nvidiactl", "nvidia-uvm", "null")}
-
-
-@pytest.mark.parametrize(
-    ("files", "chosen", "expected"),
-    [
-        ({}, None, ()),
-        ({}, "0", ()),
-        (DEVICES, None, ("0", "1", "2")),
-        (DEVICES, "2,0", ("2", "0")),
-        (DEVICES, " 1 , 2", ("1", "2")),
-        (DEVICES, "", ()),
-        (DEVICES, "-1", ()),
-        (DEVICES, "0,-1,1", ("0",)),
-        (DEVICES, "0,3,1", ("0",)),
-        (DEVICES, "1,1", ("1",)),
-        (DEVICES, "NoDevFiles", ()),
-        (DEVICES, "GPU-8f2c,MIG-1a", ("GPU-8f2c", "MIG-1a")),
-    ],
-)
-def test_gpus_from_devices_and_visible_devices(
-    tmp_path: Path, files: dict[str, str], chosen: str | None, expected: tuple[str, ...]
-) -> None:
-    environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    given = sources(tmp_path, FILES | files, environment=environment)
-    assert machine.gpu_ids(given) == expected
-    assert machine.detect(tmp_path, given).gpus == len(expected)
-
-
-@pytest.mark.parametrize(("numbers", "expected"), [((), ""), ((1,), "GPU-b"), ((0, 2), "2,7"), ((0, 9), "2")])
-def test_visible_devices_of_a_pod(numbers: tuple[int, ...], expected: str) -> None:
-    assert machine.visible_devices(("2", "GPU-b", "7"), numbers) == expected

@@ -10,6 +10,7 @@ import pytest
 from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.kubelet import node_objects
 from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.localcluster.scheduler.nodes import Machine
 from windlass.localcluster.server import ApiServer
 
@@ -77,7 +78,7 @@ def test_requested_number_of_nodes_is_created(
 
 
 def test_changes_by_users_are_kept(world: World) -> None:
-    world.start(gpus=2)
+    world.start(gpus=(Gpu("GPU-a"), Gpu("GPU-b")))
     uid = world.node()["metadata"]["uid"]
 
     def edited(node: Json) -> Json:

@@ -4,9 +4,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+import pytest
+
 from windlass.localcluster.kubelet import usage_collector
+from windlass.localcluster.kubelet.gpu_monitor import OwnedUsage
 from windlass.localcluster.kubelet.usage_collector import ContainerRun, UsageCollector
+from windlass.localcluster.sandbox.gpus.devices import DeviceUsage, GpuProcess
 from windlass.localcluster.sandbox.process.usage import Target
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage
 
 
@@ -105,5 +110,41 @@ def test_ended_containers_are_omitted() -> None:
         world.runs.clear()
         world.now += 2.0
         assert (await world.meter.reading()).pods == {}
+
+    asyncio.run(test())
+
+
+SHARED = "nvidia.com/gpu.shared"
+GPUS = {
+    "GPU-a": OwnedUsage(DeviceUsage(0.9, 700, (GpuProcess(1, 500),)), {1: "pod"}),
+    "GPU-b": OwnedUsage(DeviceUsage(0.5, 90, (GpuProcess(2, 30), GpuProcess(3, 40))), {2: "pod", 3: "other"}),
+    "MIG-c": OwnedUsage(DeviceUsage(None, 11)),
+    "GPU-d": OwnedUsage(DeviceUsage(0.1, 11, (GpuProcess(4, None),)), {4: "pod"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("assigned", "gpus", "memory"),
+    [
+        pytest.param((), None, None, id="none"),
+        pytest.param((Gpu("GPU-a"),), 0.9, 700, id="exclusive: all of its memory"),
+        pytest.param((Gpu("GPU-b", SHARED),), 0.5, 30, id="shared: that of its processes"),
+        pytest.param((Gpu("GPU-a"), Gpu("GPU-b")), 1.4, 790, id="two"),
+        pytest.param((Gpu("MIG-c", "nvidia.com/mig-1g.10gb"),), None, 11, id="MIG instance"),
+        pytest.param((Gpu("GPU-d", SHARED),), 0.1, None, id="driver does not tell the memory"),
+        pytest.param((Gpu("GPU-fake-0"),), None, None, id="simulated"),
+    ],
+)
+def test_gpu_usage_of_a_container(assigned: tuple[Gpu, ...], gpus: float | None, memory: int | None) -> None:
+    async def gpu_usage() -> Mapping[str, OwnedUsage]:
+        return GPUS
+
+    async def test() -> None:
+        run = ContainerRun("pod", "node", "main", "a", time.time() - 10, Target(1), assigned)
+        meter = UsageCollector(
+            lambda: [run], lambda _: {"a": ProcessUsage(1.0, 1)}, lambda: 1000.0, gpu_usage
+        )
+        (container,) = (await meter.reading()).pods["pod"].containers
+        assert (container.gpus, container.gpu_memory_bytes) == (gpus, memory)
 
     asyncio.run(test())

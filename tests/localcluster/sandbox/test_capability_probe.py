@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 
-from windlass.localcluster.sandbox import capability_probe, kernel
+from windlass.localcluster.sandbox import capability_probe, kernel, messages
 from windlass.localcluster.sandbox.capability_probe import Capabilities
 
 pytestmark = pytest.mark.pods
@@ -130,6 +130,15 @@ def test_probe_leaves_nothing_behind() -> None:
     assert traces() == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_security_probe_reports_restrictions_and_leaves_nothing_behind() -> None:
+    before = traces()
+    found = capability_probe.probe_security(has_namespaces=False)
+    assert (found.no_new_privileges, found.read_only_root) == (True, False)
+    assert found.capabilities == (kernel.bounding_set() if os.geteuid() == 0 else 0)
+    assert traces() == before
+
+
 def traces() -> tuple[str, str, list[str], list[str], str]:
     own = pathlib.Path("/proc/self")
     return (
@@ -144,6 +153,7 @@ def traces() -> tuple[str, str, list[str], list[str], str]:
 def test_other_systems_cannot_isolate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert capability_probe.probe() == Capabilities(reason="darwin has no namespaces")
+    assert capability_probe.probe_security(has_namespaces=False) == messages.Security()
     with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:
         kernel.unshare(kernel.CLONE_NEWNS)
     assert caught.value.errno == errno.ENOSYS

@@ -4,6 +4,7 @@ import pytest
 
 from windlass.localcluster.apiserver.kinds.nodes import NodeStrategy
 from windlass.localcluster.scheduler import gpus, nodes
+from windlass.localcluster.scheduler.gpus import Gpu
 
 NOW = "2026-01-01T00:00:00Z"
 GIB = 1024**3
@@ -74,9 +75,21 @@ def test_each_gpu_belongs_to_one_node(have: int, count: int, expected: list[tupl
             node["status"]["allocatable"].get(gpus.RESOURCE),
             node["metadata"].get("annotations", {}).get(gpus.ANNOTATION),
         )
-        for node in nodes.nodes(machine(gpus=have), count, NOW)
+        for node in nodes.nodes(machine(gpus=tuple(Gpu(str(index)) for index in range(have))), count, NOW)
     ]
     assert found == expected
+
+
+def test_mig_instances_are_resources_of_their_own() -> None:
+    mig = "nvidia.com/mig-1g.10gb"
+    own = (Gpu("GPU-a"), Gpu("MIG-b", mig), Gpu("MIG-c", mig))
+    first, second = nodes.nodes(machine(gpus=own), 2, NOW)
+    amounts = [
+        {name: amount for name, amount in node["status"]["capacity"].items() if "nvidia" in name}
+        for node in (first, second)
+    ]
+    assert amounts == [{"nvidia.com/gpu": "1", mig: "1"}, {mig: "1"}]
+    assert first["metadata"]["annotations"][gpus.ANNOTATION] == f"GPU-a,{mig}:MIG-b"
 
 
 def test_node_reports_labels_addresses_and_conditions() -> None:

@@ -10,6 +10,7 @@ import pytest
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.localcluster.scheduler.scheduler import Scheduler
 from windlass.localcluster.server import ApiServer
 from windlass.localcluster.store_types import StoreError
@@ -39,8 +40,11 @@ class Cluster:
         for node in nodes.nodes(self.machine, count, self.lifecycle.now()):
             self.create("nodes", node, "")
 
-    def add_pod(self, name: str, cpu: str = "1", gpus: str = "0", owner: str = "", **spec: Any) -> None:
-        limits = {"limits": {"cpu": cpu, "nvidia.com/gpu": gpus}}
+    def add_pod(
+        self, name: str, cpu: str = "1", gpus: str = "0", owner: str = "", shared: str = "", **spec: Any
+    ) -> None:
+        resource = "nvidia.com/gpu.shared" if shared else "nvidia.com/gpu"
+        limits = {"limits": {"cpu": cpu, resource: gpus}}
         container = {"name": "c", "image": "i", "resources": limits}
         controller = {
             "apiVersion": "v1",
@@ -50,6 +54,8 @@ class Cluster:
             "controller": True,
         }
         metadata: Json = {"name": name, "ownerReferences": [controller] if owner else []}
+        if shared:
+            metadata["annotations"] = {"windlass.dev/tasks-per-gpu": shared}
         self.create("pods", {"metadata": metadata, "spec": {"containers": [container], **spec}})
 
     def add_pods(self, owner: str, count: int, cpu: str = "1") -> None:
@@ -227,7 +233,7 @@ def test_pod_is_scheduled_when_its_gate_is_removed(cluster: Cluster) -> None:
 
 
 def test_gpus_are_exclusive(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, gpus=4, cpu=16)
+    cluster = Cluster(tmp_path, gpus=tuple(Gpu(str(index)) for index in range(4)), cpu=16)
     cluster.add_nodes(2)
     for name, gpus in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "1")):
         cluster.add_pod(name, gpus=gpus)
@@ -244,6 +250,47 @@ def test_gpus_are_exclusive(tmp_path: Path) -> None:
     cluster.work()
     assert cluster.read("c")["metadata"]["annotations"]["windlass.dev/gpus"] == "2,3"
     assert cluster.node_of("c") == "windlass-1"
+    cluster.store.close()
+
+
+def test_pods_share_a_gpu_and_others_wait(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, gpus=(Gpu("GPU-a"),), cpu=16)
+    cluster.add_nodes()
+    for name in "abc":
+        cluster.add_pod(name, gpus="1", shared="2")
+    cluster.add_pod("alone", gpus="1")
+    cluster.work()
+    assert [cluster.node_of(name) for name in "abc"] == ["n", "n", None]
+    assert cluster.read("b")["metadata"]["annotations"]["windlass.dev/gpus"] == "nvidia.com/gpu.shared:GPU-a"
+    assert "1 Insufficient nvidia.com/gpu.shared" in cluster.condition("c")["message"]
+    assert "1 Insufficient nvidia.com/gpu." in cluster.condition("alone")["message"]
+    cluster.end("a")
+    cluster.work()
+    assert (cluster.node_of("c"), cluster.node_of("alone")) == ("n", None)
+    cluster.end("b")
+    cluster.end("c")
+    cluster.work()
+    assert cluster.node_of("alone") == "n"
+    cluster.store.close()
+
+
+def test_gpus_of_other_processes_are_assigned_last(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, gpus=(Gpu("GPU-a"), Gpu("GPU-b")), cpu=16)
+    cluster.add_nodes()
+    in_use = {"windlass.dev/gpus-in-use": "GPU-a=4711"}
+
+    def mark(node: Json) -> Json:
+        meta = node["metadata"]
+        return {**node, "metadata": {**meta, "annotations": {**meta["annotations"], **in_use}}}
+
+    cluster.lifecycle.amend(cluster.kind("nodes"), "", "n", mark)
+    cluster.store.commit()
+    given = []
+    for name in "pq":
+        cluster.add_pod(name, gpus="1")
+        cluster.work()
+        given.append(cluster.read(name)["metadata"]["annotations"]["windlass.dev/gpus"])
+    assert given == ["GPU-b", "GPU-a"]
     cluster.store.close()
 
 
@@ -422,7 +469,7 @@ def test_terminating_namespace_without_events_does_not_block_others(cluster: Clu
 
 
 def test_burst_of_pods_is_spread_without_overcommit(tmp_path: Path) -> None:
-    """Of many pods at once, as many get a node as fit."""
+    """If many pods are created at once, only those that fit get a node."""
 
     async def burst() -> None:
         cluster = Cluster(tmp_path, cpu=40)

@@ -47,7 +47,7 @@ MACHINE = ResolvedCompanions(hashes={Companion.HUB: HASHES}, is_embedded=True)
 
 def made(resolved: ResolvedCompanions = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
     """Return the objects by kind."""
-    return by_kind(hub.objects(job, Hub(**fields), resolved, None, ""))
+    return by_kind(hub.objects(job, Hub(**fields), resolved, None))
 
 
 def settings_of(found: dict[str, Json]) -> Json:
@@ -160,8 +160,12 @@ def test_pod_of_a_user_has_volumes_and_variables_of_job() -> None:
     assert variables["HOME"] == "/windlass/home"
     assert json.loads(str(variables["CLUSTER_CONFIG"]))["worker"][1] == "worker-1.digits:2222"
     assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
-    assert {each["mountPath"] for each in container["volumeMounts"]} == {"/data", "/output", "/windlass/home"}
-    assert names_of(spec["volumes"]) == {"data", "output", "windlass-home"}
+    assert {each["mountPath"] for each in container["volumeMounts"]} == {
+        *("/data", "/output", "/windlass/home"),
+        "/dev/shm",  # noqa: S108 — in the container
+    }
+    assert names_of(spec["volumes"]) == {"data", "output", "windlass-home", "windlass-shm"}
+    assert {"name": "windlass-shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}} in spec["volumes"]
     assert spec["securityContext"] == {"runAsUser": 1000}
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
@@ -316,20 +320,74 @@ def test_long_user_names_have_different_folders() -> None:
     assert all(len(each) <= 255 for each in ends)
 
 
-# Headers of requests
-
-CLOSED = ["Connection: close", "X-Forwarded-Proto: http", "X-Forwarded-For: 10.0.0.9"]
-UPGRADE = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: v1"]
-HEADS: dict[str, tuple[list[str], list[str]]] = {
-    "a request": (["Host: hub:8000", "Connection: keep-alive"], ["Host: hub:8000", *CLOSED]),
-    "a WebSocket": (UPGRADE, [*UPGRADE, *CLOSED[1:]]),
-    "through another proxy": (
-        ["X-Forwarded-For: 192.0.2.1", "x-forwarded-proto: https"],
-        ["x-forwarded-proto: https", "Connection: close", "X-Forwarded-For: 192.0.2.1, 10.0.0.9"],
-    ),
-}
+# Failed logins
 
 
-@pytest.mark.parametrize(("fields", "expected"), HEADS.values(), ids=HEADS)
-def test_forwarded_fields(fields: list[str], expected: list[str]) -> None:
-    assert hub_support.forwarded_fields(fields, "10.0.0.9") == expected
+def waits(*attempts: tuple[str, str, float]) -> list[float]:
+    """Return the seconds to wait for each attempt: account, address and time. All of them fail."""
+    limit = hub_support.LoginLimit()
+    return [limit.start(*attempt, is_account=True) for attempt in attempts]
+
+
+def test_attempts_at_the_same_time_count_before_they_fail() -> None:
+    assert waits(*[("ana", "192.0.2.1", 0.0)] * 7) == [0, 0, 0, 0, 0, 1, 1]
+
+
+def test_delay_doubles_up_to_a_minute() -> None:
+    limit, now, delays = hub_support.LoginLimit(), 0.0, []
+    for _ in range(14):
+        if wait := limit.start("ana", "192.0.2.1", now, is_account=True):
+            now += wait
+            assert limit.start("ana", "192.0.2.1", now, is_account=True) == 0
+        delays.append(wait)
+    assert delays == [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+@pytest.mark.parametrize(
+    "other", [("ben", "192.0.2.1", 0.0), ("ana", "192.0.2.2", 0.0), ("ana", "192.0.2.1", 901.0)], ids=str
+)
+def test_other_accounts_and_addresses_are_not_delayed(other: tuple[str, str, float]) -> None:
+    assert waits(*[("ana", "192.0.2.1", 0.0)] * 6, other)[-2:] == [1, 0]
+
+
+def test_successful_login_resets_the_delay() -> None:
+    limit = hub_support.LoginLimit()
+    for _ in range(20):
+        assert limit.start("ana", "192.0.2.1", 0, is_account=True) == 0
+        limit.succeeded("ana", "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "delay"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1", 1),
+        ("2001:db8::1", "2001:db8:0:1::1", 0),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", 0),
+        ("::ffff:192.0.2.1", "192.0.2.1", 1),
+        ("fe80::1%eth0", "fe80::2%eth0", 1),
+    ],
+)
+def test_addresses_of_one_ipv6_network_count_together(first: str, second: str, delay: float) -> None:
+    assert waits(*[("ana", first, 0.0)] * 5, ("ana", second, 0.0))[-1] == delay
+
+
+def test_invented_names_do_not_reset_the_delay_of_an_account() -> None:
+    limit = hub_support.LoginLimit()
+    for _ in range(5):
+        limit.start("ana", "192.0.2.1", 0, is_account=True)
+    for number in range(limit.MAX_ENTRIES + 5):
+        limit.start(f"nobody{number}", "192.0.2.1", 0, is_account=False)
+    assert limit.start("ana", "192.0.2.1", 0, is_account=True) == 1
+    assert limit.start("nobody9999", "192.0.2.1", 0, is_account=False) == 0
+
+
+@pytest.mark.parametrize("is_account", [True, False])
+def test_remembered_failures_are_bounded_and_expire(is_account: bool) -> None:
+    limit = hub_support.LoginLimit()
+    for number in range(limit.MAX_ENTRIES + 5):
+        limit.start("a" * 1000, str(number), 0, is_account=is_account)
+    table = limit._failures[is_account]
+    assert len(table) == limit.MAX_ENTRIES
+    assert {len(key) for key in table} == {32}
+    limit.start("ben", "192.0.2.1", limit.FORGET_AFTER_SECONDS + 1, is_account=is_account)
+    assert len(table) == 1

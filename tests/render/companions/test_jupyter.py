@@ -40,7 +40,7 @@ LABELS = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "jupyter"}
 
 def made(job: Job = JOB, resolved: ResolvedCompanions = SETTLED, **fields: Any) -> dict[str, Json]:
     """Return the objects by kind."""
-    return by_kind(jupyter.objects(job, Jupyter(**fields), resolved, None, ""))
+    return by_kind(jupyter.objects(job, Jupyter(**fields), resolved, None))
 
 
 def variables_of(found: dict[str, Json]) -> Json:

@@ -22,6 +22,7 @@ from windlass.render.companions.servers import ResolvedCompanions
 JOB = Job(
     name="digits",
     image="digits:1",
+    namespace="research",
     command="python train.py",
     secrets={"TOKEN": "hush"},
     volumes={"output": Volume(at="/output", pvc="o")},
@@ -30,7 +31,7 @@ JOB = Job(
 
 
 def made(resolved: ResolvedCompanions = ResolvedCompanions(), **fields: Any) -> Rendered:  # noqa: B008 — it is frozen
-    return by_kind(tensorboard.objects(JOB, TensorBoard(**fields), resolved, None, "research"))
+    return by_kind(tensorboard.objects(JOB, TensorBoard(**fields), resolved, None))
 
 
 def test_tensorboard_mounts_volumes_read_only() -> None:

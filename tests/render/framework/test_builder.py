@@ -6,7 +6,7 @@ import pytest
 
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
-from windlass.model.job import CephFs, Job, Nfs, Retry, Role, Volume
+from windlass.model.job import CephFs, Elastic, Job, Nfs, Retry, Role, Volume
 from windlass.model.resources import Resources
 from windlass.render import code
 from windlass.render.framework import pods
@@ -244,6 +244,50 @@ def test_shared_memory_and_progress_need_mounts() -> None:
     without = framework(shared, has_own_mounts=False)
     assert spec_of(without)["volumes"] == []
     assert pods.PROGRESS_VARIABLE not in str(without)
+
+
+def test_elastic_job_has_retries_and_needs_its_minimum() -> None:
+    roles = {"master": Role(), "worker": Role(tasks=3, elastic=Elastic(min=2, max=4))}
+    made = framework(job(runtime=Runtime.PYTORCH, roles=roles))
+    assert made["metadata"]["annotations"]["windlass.dev/elastic"] == "worker=2:4"
+    policies = [role_of(made, index)["frameworkAttemptCompletionPolicy"] for index in range(2)]
+    assert policies == [
+        {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+        {"minFailedTaskCount": 1, "minSucceededTaskCount": 2},
+    ]
+    assert [role_of(made, index)["task"]["retryPolicy"]["maxRetryCount"] for index in range(2)] == [3, 3]
+    more = framework(job(runtime=Runtime.PYTORCH, roles=roles, retry=Retry(task=7)))
+    assert role_of(more, 1)["task"]["retryPolicy"]["maxRetryCount"] == 7
+
+
+SHM_SIZES: dict[str, tuple[Job, str]] = {
+    "no memory limit": (job(), "1Gi"),
+    "half of the limit of the job": (job(resources=Resources(memory="3Gi")), "1536Mi"),
+    "half of the limit of the role": (
+        job(resources=Resources(memory="3Gi"), roles={"worker": Role(resources=Resources(memory="1G"))}),
+        "500M",
+    ),
+    "a role without a memory limit": (
+        job(resources=Resources(memory="3Gi"), roles={"worker": Role(resources=Resources(cpus=1))}),
+        "1Gi",
+    ),
+    "size of the job": (job(shm_size="8Gi", resources=Resources(memory="3Gi")), "8Gi"),
+    "size of the role": (job(shm_size="8Gi", roles={"worker": Role(shm_size="2Gi")}), "2Gi"),
+    "a volume of the job": (job(volumes={"mine": Volume(at="/dev/shm/", empty_dir={})}), ""),  # noqa: S108
+}
+
+
+@pytest.mark.parametrize(("described", "size"), SHM_SIZES.values(), ids=SHM_SIZES.keys())
+def test_size_of_shared_memory(described: Job, size: str) -> None:
+    volumes = {each["name"]: each for each in spec_of(framework(described))["volumes"]}
+    paths = [mount["mountPath"].rstrip("/") for mount in container_of(framework(described))["volumeMounts"]]
+    assert volumes.get("windlass-shm", {"emptyDir": {"sizeLimit": ""}})["emptyDir"]["sizeLimit"] == size
+    assert paths.count("/dev/shm") == 1  # noqa: S108
+
+
+def test_tasks_with_host_ipc_use_the_memory_of_the_node() -> None:
+    made = framework(job(pod={"spec": {"hostIPC": True}}))
+    assert "windlass-shm" not in str(made)
 
 
 def test_node_selection_fields() -> None:

@@ -1,5 +1,6 @@
 """Completion policies by runtime, and those that a role sets."""
 
+import msgspec
 import pytest
 
 from windlass.model.feature_annotations import Runtime
@@ -58,12 +59,47 @@ def test_completion_policy_of_role_is_used() -> None:
 
 
 def test_idle_servers_are_not_waited_for() -> None:
-    """Workers without a command are driven by a notebook. The role with a command decides."""
-    roles = {"ps": Role(), "worker": Role(tasks=2), "chief": Role(command="python drive.py")}
-    job = Job(name="job", runtime=TF, roles=roles)
-    assert completion.leaders(job) == ("chief",)
+    """Idle workers are driven by a notebook. The role with a command decides."""
+    roles = {"ps": Role(), "worker": Role(tasks=2), "driver": Role(command="python drive.py")}
+    job = Job(name="job", runtime=TF, idle=True, roles=roles)
+    assert completion.leaders(job) == ("driver",)
     assert [name for name in roles if completion.is_idle_server(job, name)] == ["ps", "worker"]
-    assert completion.leaders(Job(name="job", runtime=TF, roles={"worker": Role()})) == ()
+    assert completion.leaders(Job(name="job", runtime=TF, idle=True, roles={"worker": Role()})) == ()
+
+
+IDLE: dict[str, tuple[Job, list[str], tuple[str, ...]]] = {
+    "the job": (Job(name="job", idle=True, roles={"ps": Role(), "worker": Role()}), ["ps", "worker"], ()),
+    "one role": (Job(name="job", roles={"ps": Role(idle=True), "worker": Role()}), ["ps"], ("worker",)),
+    "the job, but not a role": (
+        Job(name="job", idle=True, roles={"ps": Role(), "worker": Role(idle=False)}),
+        ["ps"],
+        (),
+    ),
+    "a role instead of the job's command": (
+        Job(name="job", command="run", roles={"ps": Role(idle=True), "worker": Role()}),
+        ["ps"],
+        (),
+    ),
+    "not a role with a command": (
+        Job(name="job", idle=True, roles={"ps": Role(), "worker": Role(command="run")}),
+        ["ps"],
+        (),
+    ),
+    "not a notebook": (Job(name="job", idle=True, roles={"ps": Role(), "jupyter": Role()}), ["ps"], ()),
+    "nobody says": (Job(name="job", roles={"ps": Role(), "worker": Role()}), [], ("ps", "worker")),
+}
+
+
+@pytest.mark.parametrize(("job", "idle", "undecided"), IDLE.values(), ids=IDLE)
+def test_idle_servers_are_requested_by_job_or_role(
+    job: Job, idle: list[str], undecided: tuple[str, ...]
+) -> None:
+    """Without entrypoints, undecided roles are idle servers too."""
+    job = msgspec.structs.replace(job, runtime=TF)
+    assert [name for name in job.roles if completion.is_idle_server(job, name)] == idle
+    assert completion.undecided_roles(job) == undecided
+    old = completion.without_entrypoints(job)
+    assert [name for name in old.roles if completion.is_idle_server(old, name)] == [*idle, *undecided]
 
 
 def test_command_in_pod_counts_as_command() -> None:

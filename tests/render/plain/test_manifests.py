@@ -98,6 +98,26 @@ def test_fields_of_indexed_job() -> None:
     assert template["spec"]["restartPolicy"] == "Never"
 
 
+def test_mpi_workers_are_ssh_servers_with_a_host_file_for_the_launcher() -> None:
+    roles = {"launcher": Role(), "worker": Role(tasks=2, slots=4), "tensorboard": Role(command="board")}
+    wanted = job(runtime=Runtime.MPI, command="mpirun train", roles=roles)
+    found = made(wanted)
+    cluster = found["ConfigMap", "digits-cluster"]["data"]
+    assert cluster["hostfile"] == "digits-worker-0 slots=4\ndigits-worker-1 slots=4\n"
+    assert "export HYDRA_HOST_FILE=/windlass/cluster/hostfile.hydra\n" in cluster["launcher.env"]
+    commands = {
+        name.removeprefix("digits-"): (kind, main_container(body)["command"][4:])
+        for (kind, name), body in found.items()
+        if kind in ("Job", "StatefulSet")
+    }
+    assert commands == {
+        "launcher": ("Job", ["/windlass/ssh/launch", "mpirun", "train"]),
+        "worker": ("StatefulSet", ["/windlass/ssh/sshd"]),
+        "tensorboard": ("StatefulSet", ["board"]),
+    }
+    assert "windlass-ssh" not in str(found["StatefulSet", "digits-tensorboard"])
+
+
 def test_single_task_has_no_index() -> None:
     body = workload(job(roles={"worker": Role()}))
     assert "completionMode" not in body["spec"]
@@ -223,7 +243,6 @@ OWN_MOUNT = {
     }
 }
 REFUSED: dict[str, tuple[Job, str]] = {
-    "mpi": (job(runtime=Runtime.MPI), "has the runtime mpi"),
     "a long name": (job(name="a" * 60), "has 69 characters, but the limit is 63"),
     "a long StatefulSet": (
         job(name="a" * 50, runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "worker": Role()}),
@@ -282,7 +301,7 @@ ROLES = st.dictionaries(
 @settings(deadline=None, max_examples=40)
 @given(
     ROLES,
-    st.sampled_from([runtime for runtime in Runtime if runtime is not Runtime.MPI]),
+    st.sampled_from(list(Runtime)),
     st.sampled_from([None, code.Packed("x")]),
     st.sampled_from(["", "ns"]),
 )

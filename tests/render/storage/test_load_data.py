@@ -1,19 +1,15 @@
 """The load-data Job: its fields, and its scripts in a real shell."""
 
 import base64
-import contextlib
-import functools
 import hashlib
-import http.server
 import io
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +96,15 @@ def test_marker_depends_on_source_and_contents() -> None:
 
 
 def run(
-    entry: LoadData, folders: dict[str, Folder] | None = None, path: str | None = None
+    entry: LoadData,
+    folders: dict[str, Folder] | None = None,
+    path: str | None = None,
+    shell: tuple[str, str | None] = ("/bin/sh", None),
 ) -> subprocess.CompletedProcess[str]:
     """Run the command like a container: Kubernetes expands variables first."""
     (step,) = steps(job(entry), folders)
-    words = [expansion.expand(word, VARIABLES) for word in step["command"]]
+    words = [shell[0], *(expansion.expand(word, VARIABLES) for word in step["command"][1:])]
+    path = path or shell[1]
     variables = {**os.environ, **({} if path is None else {"PATH": path})}
     return subprocess.run(  # noqa: S603 — our own scripts
         words, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -117,53 +117,33 @@ def names_in(folder: Path) -> list[str]:
     return sorted(name for name in found if not name.startswith(load_data.MARKER_PREFIX))
 
 
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            return
-
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=folder)
-    ) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def web(tmp_path: Path) -> Path:
-    folder = tmp_path / "web"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def to(tmp_path: Path) -> Path:
-    return tmp_path / "in a volume" / "$(to)"
-
-
-@pytest.fixture
-def address(web: Path) -> Iterator[str]:
-    with serving(web) as found:
-        yield found
-
-
-def packed(members: dict[str, bytes], links: dict[str, str] | None = None, mode: str = "w:gz") -> bytes:
+def packed(
+    members: dict[str, bytes],
+    links: dict[str, str] | None = None,
+    mode: str = "w:gz",
+    file_mode: int = 0o644,
+) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in members.items():
             member = tarfile.TarInfo(name)
-            member.size = len(content)
+            member.size, member.mode = len(content), file_mode
             archive.addfile(member, io.BytesIO(content))
         for name, target in (links or {}).items():
             member = tarfile.TarInfo(name)
             member.type, member.linkname = tarfile.SYMTYPE, target
             archive.addfile(member)
+    return data.getvalue()
+
+
+def special(name: str, kind: bytes, target: str = "") -> bytes:
+    """Return an archive with one member that is not a file, a folder or a symbolic link."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, target
+        archive.addfile(member)
     return data.getvalue()
 
 
@@ -184,6 +164,7 @@ GOOD: dict[str, tuple[str, bytes, list[str]]] = {
     "a compressed one": ("all.tar.gz", packed(FILES), WANTED),
     "a tgz": ("ALL.TGZ", packed(FILES), WANTED),
     "a zip": ("all.zip", zipped(FILES), WANTED),
+    "a hard link within": ("h.tgz", special("link", tarfile.LNKTYPE, "file"), ["file", "link"]),
     "a link within": (
         "l.tgz",
         packed(FILES, {"b/c": "../a/train.csv"}),
@@ -238,6 +219,20 @@ BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "contains a path outside"),
     "a link outside": ("a.tgz", packed({}, {"l": "../../x"}), "", "contains a path outside"),
     "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "contains a path outside"),
+    "a pipe": ("a.tgz", special("pipe", tarfile.FIFOTYPE), "", "contains a device, a pipe or a socket"),
+    "a name with a line break": ("a.tgz", packed({"a\nb": b""}), "", "name with a control character"),
+    "a marker file": (
+        "a.tgz",
+        packed({f"a/{load_data.MARKER_PREFIX}0123": b""}),
+        "",
+        f"begins with {load_data.MARKER_PREFIX}",
+    ),
+    "a link out of the folder and back": (
+        "a.tgz",
+        packed({"file": b""}, {"l": "../all/file"}),
+        "",
+        "contains a path outside",
+    ),
     "a zip with a path outside": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "contains a path outside"),
 }
 
@@ -253,6 +248,101 @@ def test_rejected_download_leaves_no_files(
     assert words in done.stderr
     assert list(to.iterdir()) == []
     assert not (to.parent / "x").exists()
+
+
+@pytest.fixture(params=["sh", "busybox"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str | None]:
+    """Return a shell and the PATH of its programs."""
+    if request.param == "sh":
+        return "/bin/sh", None
+    program = shutil.which("busybox")
+    if program is None:
+        pytest.skip("needs busybox")
+    folder = tmp_path / "busybox"
+    folder.mkdir()
+    subprocess.run([program, "--install", "-s", folder], check=True)  # noqa: S603
+    return str(folder / "sh"), str(folder)
+
+
+def test_line_break_in_a_name_does_not_hide_a_link(
+    web: Path, to: Path, address: str, shell: tuple[str, str | None]
+) -> None:
+    """The name of the link contains the path of a harmless file in the second line."""
+    victim = to.parent / "victim"
+    entry = LoadData(to=str(to), url=f"{address}/a.tgz")
+    marker = steps(job(entry))[0]["command"][5]
+    members = {"good": b"x", f"good\n{marker}.part/all/file": b""}
+    (web / "a.tgz").write_bytes(packed(members, {f"good\n{marker}.part/all/good": str(victim)}))
+    done = run(entry, shell=shell)
+    assert done.returncode != 0
+    assert list(to.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "a/train.csv"])
+def test_archive_is_not_written_through_a_link(
+    web: Path, to: Path, address: str, shell: tuple[str, str | None], name: str
+) -> None:
+    (web / "all.tgz").write_bytes(packed(FILES))
+    victim = to.parent / "victim"
+    (victim if name == "a" else victim.parent).mkdir(parents=True)
+    (to / name).parent.mkdir(parents=True)
+    (to / name).symlink_to(victim)
+    done = run(LoadData(to=str(to), url=f"{address}/all.tgz"), shell=shell)
+    assert done.returncode != 0
+    assert f"would write through these links in {to}: {name}" in done.stderr
+    assert not victim.exists() or list(victim.iterdir()) == []
+
+
+def test_file_is_not_written_through_a_link(web: Path, to: Path, address: str) -> None:
+    (web / "train.csv").write_text("1")
+    victim = to.parent / "victim"
+    victim.mkdir(parents=True)
+    to.mkdir()
+    (to / "train.csv").symlink_to(victim)
+    assert "is a link. Remove it" in run(LoadData(to=str(to), url=f"{address}/train.csv")).stderr
+    assert list(victim.iterdir()) == []
+
+
+def test_marker_is_not_written_through_a_link(to: Path) -> None:
+    entry = LoadData(to=str(to), command="true")
+    to.mkdir(parents=True)
+    (to / steps(job(entry))[0]["command"][5]).symlink_to(to.parent / "victim")
+    assert "is a link. Remove it" in run(entry).stderr
+    assert not (to.parent / "victim").exists()
+
+
+def test_link_of_an_older_archive_is_replaced(
+    web: Path, to: Path, address: str, shell: tuple[str, str | None]
+) -> None:
+    for number, target in enumerate(("train.csv", ".hidden")):
+        (web / f"{number}.tgz").write_bytes(packed(FILES, {"a/link": target, "top": "a"}))
+        done = run(LoadData(to=str(to), url=f"{address}/{number}.tgz"), shell=shell)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert ((to / "a/link").readlink(), (to / "top").readlink()) == (Path(target), Path("a"))
+    assert names_in(to) == sorted([*WANTED, "a/link"])
+
+
+def test_set_id_bits_of_an_archive_are_removed(
+    web: Path, to: Path, address: str, shell: tuple[str, str | None]
+) -> None:
+    (web / "a.tgz").write_bytes(packed(FILES, file_mode=0o6755))
+    assert run(LoadData(to=str(to), url=f"{address}/a.tgz"), shell=shell).returncode == 0
+    assert {(to / name).stat().st_mode & 0o7777 for name in WANTED} == {0o755}
+
+
+def test_archive_larger_than_the_volume_is_not_unpacked(
+    web: Path, to: Path, address: str, tmp_path: Path
+) -> None:
+    """A few bytes can contain terabytes."""
+    program = tmp_path / "bin" / "df"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho Filesystem; echo volume 1000 900 100 90% /volume\n")
+    program.chmod(0o700)
+    (web / "bomb.tgz").write_bytes(packed({"zeros": bytes(1 << 20)}))
+    done = run(LoadData(to=str(to), url=f"{address}/bomb.tgz"), path=f"{program.parent}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    assert "needs more space than the volume has (100 KiB)" in done.stderr
+    assert list(to.iterdir()) == []
 
 
 TOOLS = ("sh", "mkdir", "rm", "cp", "mv", "find", "readlink", "grep", "cat")

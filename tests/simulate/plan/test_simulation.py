@@ -198,7 +198,7 @@ def test_plan_matches_a_real_run(
     assert pods == expected.pods
 
 
-# What else is said of a plan
+# Other outputs of a plan
 
 
 def ps_and_worker(workers: int = 2, **spec: Any) -> Framework:
@@ -221,9 +221,11 @@ def test_same_events_of_tasks_are_merged(tasks: int) -> None:
 
 
 def job_of(
-    role: str, runtime: str = "", *, min_succeeded: int = -1, restart_policy: str = "Never"
+    role: str, runtime: str = "", *, min_succeeded: int = -1, restart_policy: str = "Never", idle: str = ""
 ) -> Framework:
     annotations = {names.RUNTIME_ANNOTATION: runtime} if runtime else {}
+    if idle:
+        annotations[names.IDLE_ANNOTATION] = idle
     pod = {"spec": {"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "x"}]}}
     return builders.framework(
         "job", builders.role(role, 1, min_succeeded=min_succeeded, pod=pod), annotations=annotations
@@ -235,6 +237,8 @@ ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
     "told to be": (job_of("worker"), TaskBehavior(endless=frozenset({"worker"})), True),
     "ps": (job_of("ps"), TaskBehavior(), True),
     "ps of TensorFlow": (job_of("ps", "tensorflow"), TaskBehavior(), True),
+    "idle server": (job_of("worker", "tensorflow", idle="worker"), TaskBehavior(), True),
+    "entrypoint": (job_of("worker", "tensorflow"), TaskBehavior(), False),
     "ps of something else": (job_of("ps", "mpi"), TaskBehavior(), False),
     "parameter server": (job_of("parameterserver"), TaskBehavior(), True),
     "one that looks on": (job_of("tensorboard"), TaskBehavior(), True),

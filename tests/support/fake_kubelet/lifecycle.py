@@ -27,7 +27,7 @@ HOST_ADDRESS: Final = "192.0.2.1"
 
 
 class Life(msgspec.Struct, frozen=True):
-    """How a pod behaves. By default it starts and succeeds at once, and is removed as soon as it is deleted."""
+    """Simulated behaviour of a pod. By default it starts and succeeds at once, and is removed when it is deleted."""
 
     starts_after: float | None = 0.0
     runs_for: float | None = 0.0

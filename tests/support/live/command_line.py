@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 import yaml
@@ -85,11 +85,18 @@ class Console(msgspec.Struct, frozen=True):
         return message
 
     @contextlib.contextmanager
-    def started(self, command: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def started(
+        self, command: str, *arguments: str, errors: IO[bytes] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
         """Start a command with piped output; it ends with the block."""
         words = self._words(command, *arguments)
         with subprocess.Popen(  # noqa: S603
-            words, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
         ) as process:
             try:
                 yield process

@@ -32,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(int(number))
 
 signal.signal(signal.SIGTERM, leave)
-# An API server may open a connection over which it never asks anything: nobody else may have to wait for it.
+# An API server may open a connection and send nothing: other connections must not wait for it.
 http.server.ThreadingHTTPServer(('', {PORT}), Handler).serve_forever()
 """
 GRACE_SECONDS: Final = 1200

@@ -46,6 +46,15 @@ def revive(cluster: Cluster, victim: str) -> None:
     cluster.client.close()
 
 
+def restart_exited_scheduler(cluster: Cluster) -> None:
+    """Start kube-scheduler if it does not run, like the kubelet of other control planes.
+
+    kube-scheduler exits with "Scheduler cache is corrupted" if the API server dies before it answers a binding and the
+    pod is then replaced by one of the same name.
+    """
+    cluster.breakable().launch(components.SCHEDULER)
+
+
 def _kill_leader(cluster: Cluster) -> None:
     leader = wait_for("a leader", cluster.leader, SECONDS)
     pids = wait_for(f"a process of {leader}", lambda: list(_controllers_in(leader)), SECONDS)

@@ -64,8 +64,16 @@ class FaultReport(msgspec.Struct, frozen=True):
 
 
 class FaultJobs:
-    def __init__(self, place: Place, records: Records, pod_spec: Json = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        records: Records,
+        pod_spec: Json = None,
+        restart_exited: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`restart_exited` restarts components that exited by themselves."""
         self.place = place
+        self._restart_exited = restart_exited
         self.records = records
         self._pod_spec = pod_spec or {}
         self._jobs: dict[str, Job] = {}
@@ -176,6 +184,7 @@ class FaultJobs:
 
     def _unfinished(self) -> list[str]:
         """Return the jobs that have not ended or not been deleted."""
+        self._restart_exited()
         found = self._frameworks()
         return [
             name

@@ -21,7 +21,7 @@ from conformance.waiting import wait_for
 from windlass.install import manifests as install_manifests
 from windlass.install.options import InstallOptions
 from windlass.model import names
-from windlass.model.settings import Settings
+from windlass.model.settings import History, Settings
 from windlass.wire.crd import manifests
 
 CONTROLLER: Final = "controller"
@@ -33,7 +33,7 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Cluster:
-    """What the embedded and the real server have in common. The tester is an administrator."""
+    """A server, embedded or real. The tests have administrator rights."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         self.folder = folder
@@ -79,9 +79,9 @@ class Cluster:
 
     def install(self) -> None:
         """Install the definitions and the permissions of the controller."""
-        for definition in manifests.definitions():
+        for definition in manifests.definitions(has_records=True):
             self.put_definition(definition)
-        self.grant(Settings())
+        self.grant(Settings(history=History(enabled=True)))
 
     def grant(self, settings: Settings) -> None:
         """The controller's user gets the roles of such a controller, where the server asks for any."""

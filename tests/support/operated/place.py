@@ -122,7 +122,7 @@ class Namespace:
 
 
 class Place(Namespace):
-    """A namespace in a World, whose kubelet can be told how pods behave."""
+    """A namespace in a World, with a kubelet that simulates the behaviour of pods that a test sets."""
 
     def __init__(self, client: Client, name: str, world: "World") -> None:
         super().__init__(client, name)

@@ -101,7 +101,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the proxy does with a request; by default it passes it on."""
+    """The action of the proxy for a request. By default, it forwards the request."""
 
     delay: float = 0.0
     is_lost: bool = False
@@ -192,8 +192,8 @@ class Proxy:
                 self._released.set()
 
     async def holds_pods_of(self, version: int) -> None:
-        """Returns when every watch of pods has been told of that version. One that never is, since it looks at others,
-        is waited for only so long. On the loop."""
+        """Return when every watch of pods has sent that version. A watch that selects other pods never sends it, so
+        there is a timeout. Runs on the loop."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_HOLD):
                 while any(newest < version for newest in self._pod_versions.values()):

@@ -1,4 +1,4 @@
-"""What the reference controller leaves behind: Frameworks in mid-life, written as it writes them.
+"""Running Frameworks with the objects and the status that the reference controller writes.
 
 Everything is made through the API, as if that controller had made it: the ConfigMap and the pods with the owners,
 labels and annotations of statements 5 and 6 (and no label that only Windlass sets), the status by an update of the

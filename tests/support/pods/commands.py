@@ -1,4 +1,4 @@
-"""`windlass run` and `windlass local` as somebody uses them: processes that have a home, and files that they are given.
+"""`windlass run` and `windlass local` as users run them: as processes with a home folder and given files.
 
 Whether anything of them is left is asked of `machine`.
 """
@@ -45,6 +45,11 @@ class Done(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[str]:
         return self.stdout.splitlines()
+
+    @property
+    def verdict(self) -> str:
+        """The last line of a run, before the place of its output."""
+        return next(line for line in reversed(self.lines) if not line.startswith("output: "))
 
     @property
     def json_lines(self) -> list[Json]:
@@ -109,19 +114,22 @@ class Home:
         """Wait for the end, and return exit code and output."""
         return self.begin(*arguments, given=given).done()
 
-    def begin(self, *arguments: str | Path, given: bytes = b"") -> Command:
+    def begin(self, *arguments: str | Path, given: bytes = b"", before: tuple[str, ...] = ()) -> Command:
+        """Start a command, preceded by the words of another one, e.g. `env`."""
         name = uuid.uuid4().hex
         stdout, stderr = self._output_folder / f"{name}.out", self._output_folder / f"{name}.err"
         with tempfile.TemporaryFile() as stdin, stdout.open("wb") as out, stderr.open("wb") as err:
             stdin.write(given)
             stdin.seek(0)
-            process = self.started(arguments, stdin=stdin, stdout=out, stderr=err)
+            process = self.started(arguments, before, stdin=stdin, stdout=out, stderr=err)
         return Command(process, stdout, stderr)
 
-    def started(self, arguments: tuple[str | Path, ...], **streams: Any) -> "subprocess.Popen[bytes]":
+    def started(
+        self, arguments: tuple[str | Path, ...], before: tuple[str, ...] = (), **streams: Any
+    ) -> "subprocess.Popen[bytes]":
         own = {"HOME": str(self.folder), "XDG_STATE_HOME": str(self.state.parent), machine.MARKER: self.mark}
         return subprocess.Popen(  # noqa: S603
-            self.level.command("-m", "windlass.cli.main", *map(str, arguments)),
+            [*before, *self.level.command("-m", "windlass.cli.main", *map(str, arguments))],
             env={**self.level.surroundings(self.folder), **own},
             cwd=self.folder,
             start_new_session=True,
@@ -131,8 +139,10 @@ class Home:
     def run(self, *documents: Json, options: tuple[str | Path, ...] = ()) -> Done:
         return self.begin_run(*documents, options=options).done()
 
-    def begin_run(self, *documents: Json, options: tuple[str | Path, ...] = ()) -> Command:
-        return self.begin("run", *options, self.written(*documents))
+    def begin_run(
+        self, *documents: Json, options: tuple[str | Path, ...] = (), before: tuple[str, ...] = ()
+    ) -> Command:
+        return self.begin("run", *options, self.written(*documents), before=before)
 
     def written(self, *documents: Json) -> Path:
         return self.file(yaml.safe_dump_all(documents))

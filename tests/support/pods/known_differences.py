@@ -1,5 +1,5 @@
-"""Where pods on a real cluster differ from those on the embedded one, each with its reason. There is no other place for
-an exception.
+"""Known differences between pods on a real and on the embedded cluster, each with its reason. Tests have no other list
+of exceptions.
 
 The embedded cluster follows current releases. A test that the real one is known to fail has to fail there: an entry
 that is no longer true makes the run fail. Tests are named by their file and their function, and where only one of
@@ -119,7 +119,7 @@ CHANGES: Final[Mapping[str, Change]] = {
         since=24,
         older=r"Readiness probe failed: ",
         newer=r"Readiness probe failed: .*(timed out|timeout|DeadlineExceeded).*",
-        why="what a probe that takes too long did is said since 1.24",
+        why="since 1.24, the message says that the probe timed out",
     ),
     "test_status_stages.py::test_conditions_of_a_failure": Change(
         since=27, older="ContainersNotReady", newer="PodFailed", why="a reason of its own since 1.27"

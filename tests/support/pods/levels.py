@@ -1,10 +1,10 @@
-"""What a machine may allow a cluster to do, each made on any machine that allows more.
+"""Levels of isolation that machines support. A machine can simulate all levels below its own.
 
 * root: namespaces without a user namespace;
-* nobody: no rights, but user namespaces;
-* unnamespaced: no rights, and user namespaces switched off (within a user namespace of the test's own, so that the
-  machine's setting stays as it is);
-* plain: namespaces would be allowed and are not used, as on a system that has none.
+* nobody: an unprivileged user, with user namespaces;
+* unnamespaced: an unprivileged user, with user namespaces disabled (inside a user namespace of the test, so that the
+  setting of the machine does not change);
+* plain: namespaces are not used, even if they are available, as on a system without them.
 """
 
 import functools

@@ -73,20 +73,22 @@ class Pod:
         def look() -> Seen | None:
             last[:] = [self.seen()]
             if last[0].has_lost_an_ending and self.place.may_lose_endings:
-                raise LostEndingError(self._describe(last))
+                raise LostEndingError(self.description(last[0] if last else None))
             return last[0] if is_true(last[0]) else None
 
         try:
             return wait_for(f"pod {self.name} {what}", look, seconds)
         except AssertionError as error:
-            message = f"{error}\n{self._describe(last)}"
+            message = f"{error}\n{self.description(last[0] if last else None)}"
             if last and last[0].has_ended_with_running_containers and self.place.may_lose_endings:
                 raise LostEndingError(message) from None
             raise AssertionError(message) from None
 
-    def _describe(self, last: list[Seen]) -> str:
-        status = json.dumps(last[0].status, indent=1) if last else "it was never seen"
-        return "\n".join([status, *(f"{each['reason']}: {each.get('message')}" for each in self.events())])
+    def description(self, seen: Seen | None) -> str:
+        """Return the metadata and status of the pod, and its events."""
+        fields = {"metadata": seen.body["metadata"], "status": seen.status} if seen else "it was never seen"
+        events = (f"{each['reason']}: {each.get('message')}" for each in self.events())
+        return "\n".join([json.dumps(fields, indent=1), *events])
 
     def ended(self) -> Seen:
         return self.wait("to end", lambda seen: seen.is_over)
@@ -94,7 +96,7 @@ class Pod:
     def running(self) -> Seen:
         """All its containers at once; those of a pod that ended are not waited for."""
         seen = self.wait("to run", lambda seen: seen.is_over or seen.all_run())
-        assert not seen.is_over, f"it has ended already: {self._describe([seen])}"
+        assert not seen.is_over, f"it has ended already: {self.description(seen)}"
         return seen
 
     def ready(self) -> Seen:
@@ -108,7 +110,7 @@ class Pod:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             seen = self.seen()
-            assert is_true(seen), f"pod {self.name} did not stay {what}: {self._describe([seen])}"
+            assert is_true(seen), f"pod {self.name} did not stay {what}: {self.description(seen)}"
             time.sleep(0.1)
 
     # What it says
@@ -131,12 +133,12 @@ class Pod:
             return wait_for(f"{text!r} in the log of pod {self.name}", look, SECONDS)
         except AssertionError as error:
             log = self.read_log(**params).raw[-2000:]
-            raise AssertionError(f"{error}\n{self._describe([self.seen()])}\n{log!r}") from None
+            raise AssertionError(f"{error}\n{self.description(self.seen())}\n{log!r}") from None
 
     def output(self) -> list[str]:
         """The lines that it wrote until its end, which was a success."""
         ended = self.ended()
-        assert ended.phase == "Succeeded", f"{self._describe([ended])}\n{self.read_log().raw[-2000:]!r}"
+        assert ended.phase == "Succeeded", f"{self.description(ended)}\n{self.read_log().raw[-2000:]!r}"
         return self.log().splitlines()
 
     def events(self, reason: str = "") -> list[Json]:
@@ -153,7 +155,7 @@ class Pod:
         try:
             return wait_for(f"an event {reason} {part!r} of pod {self.name}", look, SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._describe([self.seen()])}") from None
+            raise AssertionError(f"{error}\n{self.description(self.seen())}") from None
 
     # What is done to it
 
@@ -176,7 +178,7 @@ class Pod:
         try:
             wait_for(f"pod {self.name} to be gone", is_gone, SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._describe([self.seen()])}") from None
+            raise AssertionError(f"{error}\n{self.description(self.seen())}") from None
 
 
 class Place:

@@ -1,5 +1,6 @@
 """A pod as it was seen at one moment, and the questions that tests have about it."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -88,8 +89,11 @@ class Seen(msgspec.Struct, frozen=True):
         ended: dict[str, Any] = self.container(name).get("lastState", {}).get("terminated") or {}
         return ended
 
-    def exit_code(self, name: str = MAIN) -> int | None:
-        return (self.terminated(name) or {}).get("exitCode")
+    def exit_code(self, name: str = MAIN) -> int:
+        """Return the exit code of a container that has ended."""
+        ended = self.terminated(name)
+        assert ended is not None, f"container {name} has not ended: {json.dumps(self.body, indent=1)}"
+        return int(ended["exitCode"])
 
     def restarts(self, name: str = MAIN) -> int:
         return int(self.container(name).get("restartCount", 0))

@@ -28,8 +28,9 @@ def diagnostics_of(
     return [(diagnostic.severity, diagnostic.path, diagnostic.message) for diagnostic in checked]
 
 
-ONE_PORT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 2222}]}]"
-NO_PORT: Final = "containers: [{name: a, image: b}]"
+ENTRYPOINT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 2222}]}]"
+ONE_PORT: Final = "containers: [{name: a, image: b, command: [c], ports: [{containerPort: 2222}]}]"
+NO_PORT: Final = "containers: [{name: a, image: b, command: [c]}]"
 SAME_PORT: Final = (
     "containers: [{name: a, image: b, ports: [{containerPort: 5000}]}, "
     "{name: c, image: b, ports: [{containerPort: 5000}]}]"
@@ -38,6 +39,7 @@ TWO_PROTOCOLS: Final = (
     "containers: [{name: a, image: b, ports: [{containerPort: 5000}, {containerPort: 5000, protocol: UDP}]}]"
 )
 RUNTIME: Final = "windlass.dev/runtime: tensorflow"
+IDLE: Final = f"{RUNTIME}, windlass.dev/idle"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,12 @@ RUNTIME: Final = "windlass.dev/runtime: tensorflow"
         {"pod": SAME_PORT},
         {"pod": f"hostNetwork: true, {TWO_PROTOCOLS}"},
         {"annotations": "example.com/runtime: anything", "pod": NO_PORT},
+        {"annotations": f'{IDLE}: "true"', "pod": ENTRYPOINT},
+        {"annotations": f'{IDLE}: "true"', "pod": ONE_PORT},
+        {"annotations": f'{IDLE}: "false"', "pod": ENTRYPOINT},
+        {"annotations": f"{IDLE}: worker", "pod": ENTRYPOINT},
+        {"annotations": RUNTIME, "role": "jupyter", "pod": ENTRYPOINT},
+        {"annotations": "windlass.dev/runtime: jax", "pod": ENTRYPOINT},
     ],
 )
 def test_valid_annotations_have_no_diagnostics(fields: dict[str, str]) -> None:
@@ -76,6 +84,15 @@ def test_valid_annotations_have_no_diagnostics(fields: dict[str, str]) -> None:
             'found "yes". Known names: false, true, own.',
         ),
         (
+            {
+                "annotations": 'windlass.dev/runtime: pytorch, windlass.dev/elastic: "worker=4:1"',
+                "pod": ONE_PORT,
+            },
+            Severity.ERROR,
+            'metadata.annotations["windlass.dev/elastic"]',
+            'found "worker=4:1", expected ROLE=MIN:MAX',
+        ),
+        (
             {"annotations": RUNTIME, "name": "1job", "pod": ONE_PORT},
             Severity.ERROR,
             "metadata.name",
@@ -93,6 +110,30 @@ def test_valid_annotations_have_no_diagnostics(fields: dict[str, str]) -> None:
             Severity.WARNING,
             "spec.taskRoles[0]",
             "connect to 2222",
+        ),
+        (
+            {"annotations": f"{IDLE}: wrker", "pod": ENTRYPOINT},
+            Severity.ERROR,
+            'metadata.annotations["windlass.dev/idle"]',
+            'found "wrker". Did you mean "worker"?',
+        ),
+        (
+            {"annotations": 'windlass.dev/runtime: jax, windlass.dev/idle: "true"', "pod": ENTRYPOINT},
+            Severity.WARNING,
+            'metadata.annotations["windlass.dev/idle"]',
+            "idle servers need windlass.dev/runtime: tensorflow",
+        ),
+        (
+            {"annotations": RUNTIME, "pod": ENTRYPOINT},
+            Severity.WARNING,
+            "spec.taskRoles[0]",
+            "runs the entrypoint of its image. On an embedded cluster, this release",
+        ),
+        (
+            {"annotations": f"{IDLE}: worker", "pod": ONE_PORT},
+            Severity.WARNING,
+            "spec.taskRoles[0]",
+            "the container has a command, so it runs no idle TensorFlow server",
         ),
         (
             {"pod": f"hostNetwork: true, {SAME_PORT}"},

@@ -50,7 +50,7 @@ WORKER = role(succeeded=2)
 SHELL = ("sh", "-c")
 DATA: Tree = {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-TENSORFLOW = {"windlass.dev/runtime": "tensorflow"}
+TENSORFLOW = {"windlass.dev/runtime": "tensorflow", "windlass.dev/idle": "true"}
 BARRIER: Tree = {"initContainers": [{"name": "wait", "image": "frameworkcontroller/frameworkbarrier"}]}
 
 COUNTS = "spec.taskRoles[0].frameworkAttemptCompletionPolicy"
@@ -149,7 +149,7 @@ FAULTY: dict[str, tuple[dict[str, Any], Rule, str, str]] = {
         {"roles": [role(succeeded=2, command=[])], "annotations": TENSORFLOW},
         Rule.NEVER_EXITS,
         f"{COUNTS}.minSucceededTaskCount",
-        "runs a TensorFlow server",
+        "an idle TensorFlow server runs until it is stopped",
     ),
     "no tasks at all": (
         {"roles": [role(tasks=0), role("ps", 0)]},

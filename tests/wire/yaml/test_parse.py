@@ -170,6 +170,17 @@ def test_number_of_values_is_limited(data: str, monkeypatch: pytest.MonkeyPatch)
     assert "more than 50 values" in failure.message
 
 
+@pytest.mark.parametrize(("line_break", "line"), [("\n", 101), ("\r\n", 101), ("\r", 1), ("\u2028", 1)])
+def test_number_of_tag_directives_is_limited(line_break: str, line: int) -> None:
+    """The C parser compares each directive with all others before it returns the first event."""
+    data = "".join(f"%TAG !a{number}! tag:example.com,{number}:{line_break}" for number in range(101))
+
+    failure = yaml_parse.parse(f"{data}--- a\n".encode()).failure
+
+    assert failure is not None
+    assert (failure.line, failure.message) == (line, "more than 100 %TAG directives: remove them")
+
+
 def test_documents_before_the_failure_are_kept() -> None:
     parsed = yaml_parse.parse(b"a: 1\n---\nb: [\n")
 
@@ -238,3 +249,25 @@ def test_any_bytes_are_parsed_without_exception(loader_class: Any, data: bytes) 
         assert parsed.failure.line >= 1
         assert parsed.failure.column >= 1
         assert "\n" not in str(parsed.failure)
+
+
+@pytest.mark.parametrize("start", ["", "a: 1\n---\n"])
+def test_long_tag_directive_is_rejected(start: str) -> None:
+    """libyaml copies the prefix to every node whose tag has it."""
+    data = f"{start}%TAG !a! tag:{'x' * 250}\n---\n" + "- !a!b c\n" * 10
+
+    failure = yaml_parse.parse(data.encode()).failure
+
+    assert failure is not None
+    assert (failure.line, failure.message) == (
+        start.count("\n") + 1,
+        "a %TAG directive has more than 256 characters: shorten it",
+    )
+
+
+def test_merged_keys_precede_own_keys_and_the_first_source_takes_precedence() -> None:
+    data = b"a: &a {p: 1, q: 1}\nb: &b {q: 2, r: 2}\nc: {r: 3, <<: [*a, *b], s: 3}\n"
+
+    merged = tree.plain(yaml_parse.parse(data).documents[0].root)["c"]
+
+    assert list(merged.items()) == [("q", 1), ("r", 3), ("p", 1), ("s", 3)]

@@ -12,7 +12,7 @@ VARIABLE = "_WINDLASS_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell: for commands, options, and the names of jobs and tasks.
+    """Print a shell script that completes commands, options, and the names of jobs and tasks.
 
     \b
         echo 'eval "$(windlass completion bash)"' >> ~/.bashrc

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from windlass.model.settings import Settings
+from windlass.runner import interrupts
 from windlass.wire.diagnostics import Diagnostic, InvalidFileError
 from windlass.wire.settings import environment
 from windlass.wire.settings import file as settings_file
@@ -135,7 +135,7 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     )
     try:
         stop = asyncio.Event()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
+        for signal_number in interrupts.stop_signals():
             asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
         await operator.run(stop)
     except (ApiError, ListenError, NotEstablishedError) as error:

@@ -70,7 +70,7 @@ def lines(description: "Description", now: datetime, width: int | None) -> Itera
     yield from status.lines(framework, now, width)
     yield "\nspec"
     for title, text in _spec_lines(description):
-        yield tables.paragraph(f"  {title}", text, width, indent=16)
+        yield tables.paragraph(f"  {title}", text, width, indent=18)
     yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], width)
     if description.pods:
         yield "\npods"

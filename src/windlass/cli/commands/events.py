@@ -5,16 +5,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from windlass.cli import cluster_options, errors, name_completion, parameters
+from windlass.cli import cluster_options, errors, json_output, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
+from windlass.cli.terminal import text as terminal_text
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.events import Event
-
-_encode = msgspec.json.Encoder().encode
 
 
 @click.command()
@@ -25,7 +23,8 @@ _encode = msgspec.json.Encoder().encode
 def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None:
     """Show the events of the job NAME and its pods, oldest first. Repeated events are shown once with their count.
 
-    A cluster keeps events for about an hour. With --output json, each line is one event.
+    A cluster keeps events for about an hour. Older events about attempts are read from the records of the attempts,
+    also after the job is deleted. With --output json, each line is one event.
 
     \b
         windlass events digits
@@ -33,16 +32,16 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
     """
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import events as client_events
-    from windlass.client import lookup
+    from windlass.client import history
 
     async def show(connection: "Connection") -> None:
-        framework = await lookup.find(connection, name)
+        job = await history.find(connection, name)
         if watch:
-            async with contextlib.aclosing(client_events.follow(connection, framework)) as changes:
+            async with contextlib.aclosing(client_events.follow(connection, job.framework)) as changes:
                 async for event in changes:
                     click.echo(_format(event, output))
             return
-        found = await client_events.read(connection, framework)
+        found = history.with_recorded(await client_events.read(connection, job.framework), job.records)
         for event in found:
             click.echo(_format(event, output))
         if not found and output == "text":
@@ -52,22 +51,15 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
 
 
 def _format(event: "Event", output: str) -> str:
-    return _encode(event).decode() if output == "json" else format_text(event)
-
-
-_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
-
-
-def escaped(text: str) -> str:
-    """Escape control characters other than tabs, since messages may contain output of containers."""
-    return text.translate(_CONTROL_CHARACTERS)
+    return json_output.encode(event).decode() if output == "json" else format_text(event)
 
 
 def format_text(event: "Event") -> str:
     """Format an event as one line with the local time."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "
-    return f"{format_local_time(event.last)} {mark} {event.object:<12} {event.reason}{times}: {escaped(event.message)}"
+    message = terminal_text.escaped(event.message)
+    return f"{format_local_time(event.last)} {mark} {event.object:<12} {event.reason}{times}: {message}"
 
 
 def format_local_time(moment: datetime) -> str:

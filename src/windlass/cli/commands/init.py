@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from windlass.cli import atomic_files, script_hints
+from windlass.cli import atomic_files, command_job, script_hints
 from windlass.cli.errors import CommandError
 from windlass.cli.script_hints import Hints
 from windlass.jobfile import schema
+from windlass.model import verdict
 from windlass.model.feature_annotations import Runtime
 from windlass.render import templates
 from windlass.runner import exit_codes
@@ -36,8 +37,9 @@ _DISCOVERY = {
 }
 _GENERIC_NAMES = frozenset({"", "main", "run", "train", "src", "code", "app", "__main__"})
 _MAX_NAME_LENGTH = 40
+_SCHEMA_FILE = ".windlass.schema.json"
+"""The schema next to the job file: a path that is valid on every machine with a copy of the folder."""
 _PLAIN_SCALAR = re.compile(r"[A-Za-z0-9./_$](?:[\w./:=$(),@+-]| (?!#))*(?<![\s:])", re.ASCII)
-_SSHD = "/usr/sbin/sshd -D"
 
 
 class JobDraft(msgspec.Struct, frozen=True):
@@ -137,13 +139,24 @@ def init(
         draft = draft_job(_prompt(draft), hints, script, folder)
     text = job_file_text(draft, out)
     _require_valid(text)
-    roles = ", ".join(f"{tasks} {role}" for role, tasks in draft.roles.items())
+    for warning in _warnings(hints, draft, script) if script is not None and script.endswith(".py") else ():
+        _print(f"warning: {warning}")
+    roles = ", ".join(verdict.count(role, tasks) for role, tasks in draft.roles.items())
     _print(f"the job: {draft.name}, {draft.runtime}, {roles}")
     if out == STDOUT:
         click.echo(text, nl=False)
         return
     atomic_files.write(target, text, may_replace=force)
+    _write_schema(target.parent)
     _print(f"wrote {out}. Run it on this machine with: windlass run {shlex.quote(out)}")
+
+
+def _write_schema(folder: Path) -> None:
+    """Write the schema next to the job file, for editors. It is not part of the code that is sent to tasks."""
+    try:
+        atomic_files.create(folder / _SCHEMA_FILE, schema.read_published(), may_replace=True)
+    except OSError as error:
+        raise CommandError(f"cannot write {folder / _SCHEMA_FILE}: {error.strerror or error}") from error
 
 
 def _require_free_path(out: str, *, may_replace: bool) -> None:
@@ -183,16 +196,28 @@ def _hints(script: str | None) -> Hints:
     if path.suffix != ".py" and not source.startswith((b"#!/usr/bin/env python", b"#!/usr/bin/python")):
         _print(f"{script} is not a Python script and was not inspected")
         return Hints()
-    hints = script_hints.inspect_script(source)
+    hints = script_hints.inspect_script(source, path.parent)
     if hints.problem:
         _print(f"{script}: {hints.problem}")
     *phrases, last = hints.evidence or ("contains no hints about how to run it",)
     _print(f"{script} {', '.join(phrases)} and {last}" if phrases else f"{script} {last}")
-    if hints.runtime is not None and not hints.is_distributed:
-        _print(
-            "the script does not communicate with other processes: workers added with --workers would do the same work"
-        )
     return hints
+
+
+def _warnings(hints: Hints, draft: "JobDraft", script: str) -> Iterator[str]:
+    """Yield what the user has to change in the script or the job file."""
+    missing = ", ".join(each.name for each in hints.required)
+    if missing:
+        yield f"{script} requires arguments: add {missing} to the command in the job file"
+    tasks = sum(tasks for role, tasks in draft.roles.items() if role != "launcher")
+    if not hints.is_distributed and not hints.problem:
+        copies = (
+            f"its {tasks} tasks do the same work, and overwrite each other's files"
+            if tasks > 1
+            else ("more tasks would do the same work, and overwrite each other's files")
+        )
+        yield f"{script} does not distribute its work: {copies}"
+    yield from (command_job.overwriting_message(script, each) for each in hints.overwritten)
 
 
 def draft_job(options: InitOptions, hints: Hints, script: str | None, folder: Path) -> JobDraft:
@@ -230,7 +255,9 @@ def _code(script: str | None, folder: Path) -> tuple[str, str]:
     if script is None:
         return ".", "train.py"
     path = Path(script)
-    code = os.path.relpath(path.resolve().parent, folder.resolve())
+    # A home folder is not sent to tasks, but a single file in it is.
+    is_in_home = path.resolve().parent in (Path.home().resolve(), Path("/"))
+    code = os.path.relpath(path.resolve() if is_in_home else path.resolve().parent, folder.resolve())
     return code if code.startswith(".") else f"./{code}", path.name
 
 
@@ -238,8 +265,8 @@ def _command(file: str, runtime: Runtime, hints: Hints, gpus: int) -> str:
     program = ["python3", file] if file.endswith(".py") else [f"./{file}"]
     if runtime is Runtime.PYTORCH and gpus > 1 and file.endswith(".py"):
         program = ["torchrun", f"--nproc-per-node={gpus}", file]
-    arguments = hints.arguments if runtime is Runtime.TENSORFLOW else ()
-    return " ".join((shlex.join(program), *arguments))
+    sets_ranks = program[0] == "torchrun" or runtime is not hints.runtime
+    return " ".join((shlex.join(program), *(() if sets_ranks else hints.arguments)))
 
 
 def _name(script: str | None) -> str:
@@ -281,11 +308,10 @@ def job_file_text(draft: JobDraft, out: str) -> str:
         ("# volumes:", ""),
         ("#   data: {pvc: my-data, at: /data, readOnly: true}", "or nfs, cephfs, hostPath, emptyDir"),
         ("#   output: {pvc: my-output, at: /output}", ""),
-        ("retry: {job: 3}", "restart all tasks when one has failed, at most 3 times"),
+        ("# retry: {job: 3}", "restart all tasks when one has failed, at most 3 times"),
     ]
     head = [
-        # An editor reads the schema on this machine.
-        f"# yaml-language-server: $schema={Path(schema.__file__).with_name(schema.FILE).as_uri()}",
+        *([f"# yaml-language-server: $schema={_SCHEMA_FILE}"] if out != STDOUT else ()),
         f"# On this machine:   windlass run {file}",
         f"# On Kubernetes:     windlass submit {file}",
     ]
@@ -303,15 +329,13 @@ def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
         )
         yield f"  {role}:", ""
         yield f"    tasks: {tasks}", comment
-        if draft.runtime is Runtime.MPI:
-            is_launcher = role == "launcher"
-            command = f"mpirun {draft.command}" if is_launcher else _SSHD
-            yield f"    command: {_yaml_scalar(command)}", "" if is_launcher else "mpirun connects by ssh"
+        if role == "launcher":
+            yield f"    command: {_yaml_scalar(f'mpirun {draft.command}')}", ""
         if role in ("worker", "chief"):
             if draft.gpus:
                 yield f"    resources: {{gpus: {draft.gpus}}}", "per task"
             else:
-                yield "    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", ""
+                yield "    # resources: {gpus: 1}", "GPUs per task; also cpus: 2 and memory: 8Gi"
 
 
 _ROLE_COMMENTS = {

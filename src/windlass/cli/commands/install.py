@@ -66,6 +66,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     help="Configuration file of the controller, in the format of FrameworkController.",
 )
 @click.option("--manage-crds", is_flag=True, help="Let the controller update the CustomResourceDefinitions.")
+@click.option("--history", is_flag=True, help="Keep a record of each finished attempt (AttemptRecord).")
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 @click.option(
     "--priority-class",
@@ -77,6 +78,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @click.option("--apply", "applies", is_flag=True, help="Apply the manifests instead of printing them.")
 @cluster_options.kubeconfig_option
 @cluster_options.context_option
+@cluster_options.local_option
 def install(
     namespace: str,
     image: str,
@@ -84,12 +86,14 @@ def install(
     watched: tuple[str, ...],
     config_file: Path | None,
     manage_crds: bool,
+    history: bool,
     pod_monitor: bool,
     priority_class: str,
     crds_only: bool,
     applies: bool,
     kubeconfig: str,
     context: str,
+    is_local: bool,
 ) -> None:
     """Print the manifests of the controller: CustomResourceDefinitions, roles and a Deployment. --apply applies them.
 
@@ -104,23 +108,30 @@ def install(
         namespace=namespace,
         image=image,
         replicas=replicas,
-        settings=_settings(data, str(config_file), watched, manage_crds=manage_crds),
+        settings=_settings(data, str(config_file), watched, manage_crds=manage_crds, history=history),
         configuration=data.decode(),
         has_pod_monitor=pod_monitor,
         priority_class=priority_class,
     )
     if replicas > 1 and not options.settings.leader_election:
         raise click.ClickException("the configuration disables leaderElection: use --replicas 1")
-    objects = manifests.definitions() if crds_only else manifests.all_of(options)
+    objects = manifests.definitions(options) if crds_only else manifests.all_of(options)
     if applies:
+        kubeconfig = cluster_options.selected_kubeconfig(kubeconfig, context, is_local=is_local)
         run(_apply(objects, "" if crds_only else namespace, kubeconfig, context))
     else:
         click.echo(manifests.dump(objects), nl=False)
 
 
-def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool) -> Settings:
+def _settings(
+    data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool, history: bool
+) -> Settings:
     """Return the settings of the controller. Raises ClickException if they are invalid."""
-    flags = {"namespaces": tuple(dict.fromkeys(watched)), "manage_crds": manage_crds or None}
+    flags = {
+        "namespaces": tuple(dict.fromkeys(watched)),
+        "manage_crds": manage_crds or None,
+        "history_enabled": history or None,
+    }
     try:
         return settings_file.load((data, file), {}, flags).settings
     except InvalidFileError as error:
@@ -132,7 +143,7 @@ async def _apply(objects: Sequence[Json], namespace: str, kubeconfig: str, conte
     # Imported here: the import is slow and not needed for printing.
     from windlass.install.connection import connect
 
-    async with connect(kubeconfig, context) as send:
+    async with connect(kubeconfig, context, cluster_options.announcer()) as send:
         async for applied in apply.apply_all(send, objects, asyncio.sleep):
             click.echo(str(applied))
         if namespace:

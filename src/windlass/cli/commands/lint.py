@@ -1,13 +1,15 @@
 """The command `windlass lint`. `windlass.render.documents` checks files, `windlass.wire.lint.fixes` fixes them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from windlass.cli import job_files, parameters
+from windlass.cli import job_files, json_output, parameters
+from windlass.cli.errors import CommandError
 from windlass.client.errors import InvalidJobError
 from windlass.render import documents
 from windlass.runner import exit_codes
@@ -15,6 +17,10 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.lint import fixes
 from windlass.wire.lint.fixes import Fixed, FixResult
 from windlass.wire.yaml import text
+
+if TYPE_CHECKING:
+    from windlass.model.job import Job
+    from windlass.render.validation import FileCheck, FileProblem
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
 _NOT_FIXED = " (not fixed automatically: edit the file)"
@@ -80,7 +86,7 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
         )
     report = check_files(files, is_fixing=fix)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
+        click.echo(json_output.indented(report))
     else:
         _print_report(report, is_fixing=fix, to_stderr=prints_text)
     sys.exit(report.exit_code(is_strict=strict))
@@ -105,8 +111,13 @@ def check_files(files: Sequence[str], *, is_fixing: bool) -> Report:
     return findings.report(len(files))
 
 
-def diagnose(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Diagnostic, ...]:
-    return documents.read(data, name, templates=templates).diagnostics
+def diagnose(
+    data: bytes,
+    name: str,
+    templates: Mapping[str, str] | None = None,
+    check_files: "FileCheck | None" = None,
+) -> tuple[Diagnostic, ...]:
+    return documents.read(data, name, templates=templates, check_files=check_files).diagnostics
 
 
 class _Findings:
@@ -118,17 +129,25 @@ class _Findings:
 
     def check(self, file: str, *, is_fixing: bool) -> None:
         name = job_files.display_name(file)
+
+        def check_files(job: "Job") -> "Iterator[FileProblem]":
+            # Imported here, because the check of a Framework should be quick.
+            from windlass.client.submit.file_checks import FileChecks
+
+            return FileChecks(Path(file).parent, packs_code=True)(job)
+
         try:
+            job_files.require_job_file(file)
             data = job_files.read(file)
             templates = job_files.templates(file, data)
         except OSError as error:
             self.unreadable.append(f"cannot read {file}: {error.strerror or error}")
             return
-        except InvalidJobError as error:
+        except (CommandError, InvalidJobError) as error:
             self.unreadable.append(str(error))
             return
         if is_fixing:
-            result = fixes.fix_file(data, lambda changed: diagnose(changed, name, templates))
+            result = fixes.fix_file(data, lambda changed: diagnose(changed, name, templates, check_files))
             try:
                 _write_fixed(file, data, result)
                 data = result.data
@@ -137,7 +156,7 @@ class _Findings:
                 self.unwritable.append(
                     f"cannot write {file}: {error.strerror or error}. The file is unchanged."
                 )
-        self.faults.extend(diagnose(data, name, templates))
+        self.faults.extend(diagnose(data, name, templates, check_files))
 
     def report(self, files: int) -> Report:
         errors = sum(fault.is_error for fault in self.faults)
@@ -155,8 +174,9 @@ class _Findings:
 def _write_fixed(file: str, data: bytes, result: FixResult) -> None:
     is_complete = len(data) <= text.MAX_BYTES
     if file == job_files.STDIN and is_complete:
-        sys.stdout.buffer.write(result.data)
-        sys.stdout.buffer.flush()
+        from windlass.cli.terminal import safe_streams
+
+        safe_streams.write_data(result.data)
     elif result.fixed:
         from windlass.cli import atomic_files
 

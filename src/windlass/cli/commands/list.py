@@ -23,38 +23,88 @@ _COLUMNS = (
     Column("ATTEMPT", 1),
     Column("AGE", 2),
 )
-_WIDE_COLUMNS = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_shrink=True))
+_MESSAGE = Column("MESSAGE", 0, can_shrink=True)
+_WIDE_COLUMNS = (Column("ROLES", 0, can_shrink=True),)
 
 
 @click.command()
 @click.option("--all-namespaces", "-A", is_flag=True, help="List the jobs of all namespaces.")
+@click.option("--watch", "-w", "watches", is_flag=True, help="Update the list until Ctrl-C.")
+@click.option(
+    "--finished", is_flag=True, help="List only completed jobs, including deleted ones that have records."
+)
 @parameters.output("text", "wide", "json")
 @cluster_options.options
-def list(all_namespaces: bool, output: str, cluster: ClusterOptions) -> None:  # noqa: A001 — the command's name
+def list(  # noqa: A001 — the command's name
+    all_namespaces: bool, watches: bool, finished: bool, output: str, cluster: ClusterOptions
+) -> None:
     """List jobs and their status.
 
     \b
         windlass list
-        windlass list -A -o wide      # all namespaces, with roles and reasons
+        windlass list -w
+        windlass list -A -o wide      # all namespaces, with roles
+        windlass list --finished      # completed jobs, including deleted ones
     """
-    cluster_options.run(cluster, _list, output, in_all_namespaces=all_namespaces)
+    if watches and output == "json":
+        raise click.UsageError("--watch and --output json are mutually exclusive")
+    if watches and finished:
+        raise click.UsageError("--watch and --finished are mutually exclusive")
+    if watches:
+        cluster_options.run(cluster, _watch, output, in_all_namespaces=all_namespaces)
+    else:
+        cluster_options.run(
+            cluster, _list, output, in_all_namespaces=all_namespaces, is_finished_only=finished
+        )
 
 
-async def _list(connection: "Connection", output: str, *, in_all_namespaces: bool) -> None:
+async def _watch(connection: "Connection", output: str, *, in_all_namespaces: bool) -> None:
+    from windlass.cli.terminal import refreshing
+    from windlass.client import jobs as client_jobs
+    from windlass.client import views
+
+    async def read() -> "Sequence[JobView]":
+        found = await client_jobs.list_jobs(connection, in_all_namespaces=in_all_namespaces)
+        return [views.job_view(each) for each in found]
+
+    def lines(jobs: "Sequence[JobView]", now: datetime, width: int | None) -> Sequence[str]:
+        is_wide = output == "wide"
+        return table(jobs, now, width, has_namespaces=in_all_namespaces, is_wide=is_wide).splitlines()
+
+    changes = client_jobs.watch_changes(connection, in_all_namespaces=in_all_namespaces)
+    await refreshing.show(changes, read, lines)
+
+
+async def _list(
+    connection: "Connection", output: str, *, in_all_namespaces: bool, is_finished_only: bool
+) -> None:
     import msgspec
 
-    from windlass.client import lookup, views
+    from windlass.cli import json_output
+    from windlass.client import history, views
+    from windlass.client import jobs as client_jobs
+    from windlass.k8s import metadata
     from windlass.wire import codec
 
-    items = await lookup.list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
+    found = tuple(await client_jobs.list_raw(connection, in_all_namespaces=in_all_namespaces))
+    jobs = [views.job_view(codec.read_framework(item)) for item in found]
+    if is_finished_only:
+        uids = {metadata.decode_identity(item).metadata.uid for item in found}
+        finished = [each for each in zip(found, jobs, strict=True) if each[1].is_completed]
+        deleted = await history.deleted_jobs(connection, uids, in_all_namespaces=in_all_namespaces)
+        finished += [(msgspec.Raw(codec.encode_framework(each.framework)), each.view) for each in deleted]
+        found, jobs = tuple(item for item, _ in finished), [job for _, job in finished]
     if output == "json":
-        body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
-        click.echo(msgspec.json.format(body))
+        listed = [
+            json_output.with_fields(item, verdict=job.verdict, message=job.message)
+            for item, job in zip(found, jobs, strict=True)
+        ]
+        click.echo(json_output.indented({"apiVersion": "v1", "kind": "List", "items": listed}))
         return
-    jobs = [views.job_view(codec.read_framework(item)) for item in items]
     if not jobs:
         place = "any namespace" if in_all_namespaces else f"the namespace {connection.namespace}"
-        click.echo(f"no jobs found in {place}", err=True)
+        kind = "finished jobs" if is_finished_only else "jobs"
+        click.echo(f"no {kind} found in {place}", err=True)
         return
     text = table(
         jobs,
@@ -69,7 +119,12 @@ async def _list(connection: "Connection", output: str, *, in_all_namespaces: boo
 def table(
     jobs: "Sequence[JobView]", now: datetime, width: int | None, *, has_namespaces: bool, is_wide: bool
 ) -> str:
-    columns = (*([_NAMESPACE] if has_namespaces else ()), *_COLUMNS, *(_WIDE_COLUMNS if is_wide else ()))
+    columns = (
+        *([_NAMESPACE] if has_namespaces else ()),
+        *_COLUMNS,
+        *(_WIDE_COLUMNS if is_wide else ()),
+        _MESSAGE,
+    )
     rows = [_row(job, now, has_namespaces=has_namespaces, is_wide=is_wide) for job in jobs]
     return tables.table(columns, rows, width)
 
@@ -80,8 +135,9 @@ def _row(job: "JobView", now: datetime, *, has_namespaces: bool, is_wide: bool) 
         *((job.namespace,) if has_namespaces else ()),
         job.name,
         job.state.value,
-        tables.task_counts(job.running, job.succeeded, job.failed, job.total),
+        tables.task_counts(job.running, job.succeeded, job.failed, job.total, job.retrying),
         str(job.attempt),
         tables.age(job.created, now),
-        *((roles, job.reason) if is_wide else ()),
+        *((roles,) if is_wide else ()),
+        job.message if job.reason or job.is_completed else "",
     )

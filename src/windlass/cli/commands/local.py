@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
-from windlass.cli import errors, parameters
+from windlass.cli import errors, json_output, parameters
 from windlass.cli.errors import CommandError
+from windlass.cli.run_options import MAX_FAKE_GPUS
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.model.settings import LogFormat, LogLevel, parse_address
@@ -33,14 +33,20 @@ def data_dir_option(command: F) -> F:
         "--data-dir",
         "data",
         type=click.Path(file_okay=False, path_type=Path),
-        callback=lambda _context, _parameter, path: _absolute_path(path),
+        callback=lambda _context, _parameter, path: _data_folder(path),
         help="Data directory of the cluster (default: $XDG_STATE_HOME/windlass/local).",
     )(command)
 
 
-def _absolute_path(path: Path | None) -> Path:
-    """Make the path absolute. None stands for the default data directory. Raises UsageError."""
-    path = path or data_folders.default_data(os.environ)
+def _data_folder(path: Path | None) -> Path:
+    """Return the absolute path of the data directory (None: the default). Raises UsageError or ForeignFileError."""
+    folder = _absolute_path(path or data_folders.default_data(os.environ))
+    data_folders.check(folder)
+    return folder
+
+
+def _absolute_path(path: Path) -> Path:
+    """Make the path absolute. Raises UsageError."""
     try:
         path = path.expanduser()
     except RuntimeError as error:
@@ -81,6 +87,13 @@ def local() -> None:
     "(default: as last time, else auto).",
 )
 @click.option(
+    "--fake-gpus",
+    type=click.IntRange(0, MAX_FAKE_GPUS),
+    metavar="N",
+    help="Number of simulated GPUs that replace those of the machine, to test scheduling. Programs cannot use them. 0: "
+    "the GPUs of the machine (default: as last time, else 0).",
+)
+@click.option(
     "--with-controller/--no-controller",
     default=True,
     show_default=True,
@@ -95,6 +108,7 @@ def up(
     listen: str,
     nodes: int | None,
     network: str | None,
+    fake_gpus: int | None,
     with_controller: bool,
     foreground: bool,
     ready_descriptor: int | None,
@@ -116,18 +130,25 @@ def up(
         nodes or (last.nodes if last is not None else 1),
         network or (last.wanted_network if last is not None else "auto"),
         with_controller,
+        fake_gpus if fake_gpus is not None else (last.fake_gpus if last is not None else 0),
     )
     try:
-        data_folders.claim(data)
         if foreground:
+            data_folders.claim(data)
             _run_in_foreground(options, ready_descriptor)
             return
-        with Lock.take(data / records.COMMANDS_LOCK):
-            running = process.running(data)
-            record = running or process.start(options)
+        record, is_new = started(options)
     except OSError as error:
         raise CommandError(errors.os_error_message(error, data)) from error
-    _print_address(record, options, is_new=running is None)
+    _print_address(record, options, is_new=is_new)
+
+
+def started(options: DaemonOptions) -> tuple[Record, bool]:
+    """Return the running cluster, or start it, and whether it is new. Raises LocalClusterError and OSError."""
+    data_folders.claim(options.data)
+    with Lock.take(options.data / records.COMMANDS_LOCK):
+        running = process.running(options.data)
+        return running or process.start(options), running is None
 
 
 def _run_in_foreground(options: DaemonOptions, descriptor: int | None) -> None:
@@ -177,8 +198,9 @@ def down(data: Path) -> None:
     click.echo(_stop_cluster(data))
 
 
-def _stop_cluster(data: Path) -> str:
-    """Stop the cluster and return a message."""
+def _stop_cluster(data: Path, *, is_reset: bool = False) -> str:
+    """Stop the cluster and return a message. With `is_reset`, kill pods that cannot be stopped, e.g. because the
+    database is damaged."""
     if not data_folders.is_ours(data):
         return "the cluster is not running"
     with Lock.take(data / records.COMMANDS_LOCK):
@@ -189,7 +211,15 @@ def _stop_cluster(data: Path) -> str:
         if process.has_pods(data):
             from windlass.runner.local import daemon
 
-            daemon.end_pods(data)
+            try:
+                daemon.end_pods(data)
+            except Exception as error:
+                if is_reset:
+                    daemon.kill_pods(data)
+                elif isinstance(error, daemon.CannotStartError):
+                    raise CommandError(f"cannot stop the pods: {error}") from error
+                else:
+                    raise
             return "the cluster was not running; its remaining pods were stopped"
     return "the cluster is not running"
 
@@ -206,7 +236,7 @@ def reset(data: Path, yes: bool) -> None:
         raise CommandError(f"{data} is not a data directory of Windlass: nothing was deleted")
     if not yes:
         click.confirm(f"Stop the cluster and delete {data} with all its contents?", abort=True)
-    click.echo(_stop_cluster(data))
+    click.echo(_stop_cluster(data, is_reset=True))
     try:
         data_folders.remove(data)
     except OSError as error:
@@ -223,10 +253,27 @@ def status(data: Path, output: str) -> None:
 
     found = local_status.read(data)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        click.echo(json_output.indented(found))
     else:
         click.echo("\n".join(local_status.lines(found)))
     sys.exit(0 if found.running else NOT_RUNNING)
+
+
+@local.command()
+@data_dir_option
+@click.option("--off", is_flag=True, help="Use the cluster of the kubeconfig again.")
+def use(data: Path, off: bool) -> None:
+    """Use this cluster for all commands from now on, even if KUBECONFIG or ~/.kube/config exists.
+
+    By default, commands use this cluster only with --local, or if there is neither KUBECONFIG nor ~/.kube/config. The
+    options --kubeconfig and --context of a command select another cluster.
+    """
+    if off:
+        data_folders.stop_using(os.environ)
+        click.echo("commands use the cluster of KUBECONFIG or ~/.kube/config")
+        return
+    data_folders.use(data, os.environ)
+    click.echo(f"commands use the cluster in {data}. To use those of kubectl again: windlass local use --off")
 
 
 @local.group()
@@ -258,7 +305,7 @@ def list_(data: Path, output: str) -> None:
     with _raising_command_errors():
         images = Images(data / IMAGES).all()
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(images)).decode())
+        click.echo(json_output.indented(images))
         return
     width = max(map(len, images), default=0)
     for name, folder in images.items():

@@ -10,6 +10,8 @@ import msgspec
 
 from windlass.cli import atomic_files, errors, job_files, parameters
 from windlass.cli.errors import CommandError
+from windlass.cli.terminal import safe_streams
+from windlass.jobfile.overrides import Overrides
 from windlass.model.companions import Companion
 from windlass.render.manifest_parts import COMPANIONS, Part
 from windlass.runner import exit_codes
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from windlass.render.companions.password_files import ByUser
     from windlass.render.documents import Submission
     from windlass.render.manifest_parts import RenderedObject
+    from windlass.render.ssh import KeyPair
     from windlass.render.storage.nfs_shares import Share
 
 FRAMEWORK = "framework"
@@ -46,7 +49,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
         return self.target == PLAIN
 
 
-@click.command()
+@click.command(cls=parameters.WithArguments)
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--config", metavar="FILE", help="Alternative to the argument FILE.")
 @click.option(
@@ -80,6 +83,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
     callback=parameters.namespace,
     help="Namespace of the objects that do not set one.",
 )
+@parameters.overrides
 def render(
     file: str | None,
     config: str | None,
@@ -88,11 +92,12 @@ def render(
     only: tuple[str, ...],
     nfs_server: str,
     namespace: str,
+    overrides: Overrides,
 ) -> None:
     """Print the Kubernetes objects for the jobs in FILE. If FILE is -, it is read from standard input.
 
-    The output is the same for the same file and code, except for password hashes, which are salted. A generated
-    password is printed once, to standard error. The command does not contact a cluster.
+    The output is the same for the same file and code, except for password hashes, which are salted, and the SSH keys of
+    MPI jobs. A generated password is printed once, to standard error. The command does not contact a cluster.
 
     \b
         windlass render job.yaml | kubectl create -f -
@@ -107,7 +112,7 @@ def render(
     out = None if out == STDOUT else out
     if out is not None:
         job_files.check_output_path(path, out)
-    source = job_files.source(path, namespace, needs_a_job=False)
+    source = job_files.source(path, namespace, overrides, needs_a_job=False, packs_code=_needs_code(only))
     if nfs_server and not _HOST.fullmatch(nfs_server):
         message = f"found {nfs_server!r}, expected an address, e.g. 10.96.0.12"
         raise click.BadParameter(message, param_hint="--nfs-server")
@@ -117,12 +122,17 @@ def render(
     )
     data = _yaml(_rendered(source, arguments), arguments)
     if out is None:
-        click.echo(data, nl=False)
+        safe_streams.write_data(data)
         return
     try:
         atomic_files.create(Path(out), data, may_replace=True)
     except OSError as error:
         raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
+
+
+def _needs_code(only: tuple[str, ...]) -> bool:
+    """Return whether the output contains the code or the pods that use it."""
+    return not only or bool({Part.CODE, Part.FRAMEWORK, Part.ROLES} & set(only))
 
 
 def _print(arguments: RenderArguments, line: str) -> None:
@@ -197,6 +207,7 @@ def _job_objects(
         _print(arguments, f"warning: {warning}")
     for line in _password_notices(job, prerequisites.resolved.generated if prerequisites is not None else {}):
         _print(arguments, line)
+    ssh_key = _ssh_key(job, arguments)
     return bundle.objects(
         job,
         framework=None if arguments.is_plain else planned.framework,
@@ -205,7 +216,24 @@ def _job_objects(
         folders=None if prerequisites is None else prerequisites.folders,
         prefix=submission.plain_prefix,
         resolved=None if prerequisites is None else prerequisites.resolved,
+        ssh_key=ssh_key,
     )
+
+
+def _ssh_key(job: "Job", arguments: RenderArguments) -> "KeyPair | None":
+    """Generate the SSH key of an MPI job if the Secret with it is printed, and report that."""
+    from windlass.client.prerequisites import ssh_keys
+    from windlass.render import ssh
+
+    is_printed = not arguments.only or Part.SSH in arguments.only
+    if not ssh.is_needed(job) or not is_printed:
+        return None
+    _print(
+        arguments,
+        f"generated an SSH key for the job {job.name}: Secret {ssh.secret_name(job.name)} contains the private key, so "
+        "keep the output confidential",
+    )
+    return ssh_keys.generate()
 
 
 def _target(arguments: RenderArguments) -> "Target":

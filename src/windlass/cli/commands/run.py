@@ -7,14 +7,17 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli import errors, fault_options, parameters, run_options, run_request
+from windlass.cli import cluster_options, errors, fault_options, parameters, run_options, run_request
 from windlass.cli.command_job import JobOptions
 from windlass.cli.errors import CommandError
 from windlass.cli.run_options import RunArguments
@@ -26,8 +29,8 @@ from windlass.localcluster.kubelet.images import Images
 from windlass.model import names
 from windlass.model.companions import Companion
 from windlass.model.settings import LogFormat, LogLevel
-from windlass.runner import exit_codes
-from windlass.runner.local import data_folders, process
+from windlass.runner import exit_codes, interrupts
+from windlass.runner.local import data_folders, process, records
 from windlass.runner.local.process import DaemonError
 from windlass.runner.local.records import DaemonOptions, Record
 from windlass.runner.options import ForwardOptions, RunOptions
@@ -54,10 +57,13 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
     """Run the jobs in FILE, or a command, on a temporary cluster on this machine.
 
     FILE is YAML or JSON and contains job files or Frameworks and the objects they need, e.g. ConfigMaps and Services.
-    If FILE is -, it is read from standard input. COMMAND becomes a job in which every task runs it:
+    If FILE is -, it is read from standard input. ARGUMENTS are appended to the command of the job. Without FILE,
+    COMMAND becomes a job in which every task runs it:
 
     \b
         windlass run job.yaml
+        windlass run job.yaml -- --steps 5
+        windlass run --set roles.worker.tasks=4 --env LR=0.1 job.yaml
         windlass run --ps 2 --workers 2 -- python train.py
         windlass run --inject 'kill worker-1 after 5s' job.yaml
         windlass run --companions-only job.yaml
@@ -73,13 +79,22 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
         file = run_request.companions_file(file, command, job_options, arguments)
         sys.exit(run_companions(file, arguments))
     seconds = parameters.preflight_seconds(arguments.preflight_timeout, is_skipped=arguments.no_preflight)
-    source = run_request.source(file, command, job_options)
-    plan = run_request.plan(source, SubmitOptions(preflight_seconds=seconds), arguments.config_maps)
+    source = run_request.source(file, command, job_options, arguments.fake_gpus, arguments.fields)
+    submit_options = SubmitOptions(preflight_seconds=seconds)
+    plan = run_request.plan(
+        source, submit_options, arguments.config_maps, arguments.images, is_local=arguments.is_local
+    )
+    run_request.require_capacity(plan, arguments)
+    for note in run_request.notes(source[0], plan, is_verbose=arguments.verbose):
+        click.echo(note, err=True)
     run_settings = RunOptions(
         nodes=arguments.nodes,
         network=arguments.network,
+        fake_gpus=arguments.fake_gpus,
         timeout=arguments.timeout,
         reads_logs=arguments.logs is not False,
+        outputs=_outputs_folder(),
+        is_verbose=arguments.verbose,
         injections=fault_options.parse(arguments.injected, [job.roles for job in plan.jobs]),
     )
     mode = output_mode(arguments, is_terminal=sys.stdout.isatty(), environment=os.environ)
@@ -89,9 +104,13 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
 def output_mode(arguments: RunArguments, *, is_terminal: bool, environment: Mapping[str, str]) -> OutputMode:
     if arguments.output == OutputMode.JSON:
         return OutputMode.JSON
-    can_draw = is_terminal and environment.get("TERM", "") not in ("", "dumb")
     wants_lines = arguments.logs is True or arguments.verbose
+    can_draw = _can_draw(environment, is_terminal=is_terminal)
     return OutputMode.LIVE if can_draw and not wants_lines else OutputMode.TEXT
+
+
+def _can_draw(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    return is_terminal and environment.get("TERM", "") not in ("", "dumb")
 
 
 def run_companions(
@@ -105,9 +124,15 @@ def run_companions(
     `arguments.timeout` is the time limit until the companions are ready.
     """
     options = SubmitOptions(preflight_seconds=None, companions=companions, companions_only=True)
-    plan = run_request.plan(run_request.source(file), options, arguments.config_maps)
+    source = run_request.source(file, fields=arguments.fields, has_code=False)
+    plan = run_request.plan(source, options, arguments.config_maps)
     run_settings = RunOptions(
-        nodes=arguments.nodes, network=arguments.network, timeout=arguments.timeout, forward=forward
+        nodes=arguments.nodes,
+        network=arguments.network,
+        fake_gpus=arguments.fake_gpus,
+        timeout=arguments.timeout,
+        is_verbose=arguments.verbose,
+        forward=forward,
     )
     # The live table is not used, since there are no tasks.
     return _run(plan, run_settings, arguments, OutputMode(arguments.output))
@@ -121,9 +146,20 @@ def _run(plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: O
     else:
         # Without a handler, Python prints logged warnings to stderr.
         logging.getLogger().addHandler(logging.NullHandler())
-    if arguments.keep:
-        return _run_on_kept_cluster(plan, options, arguments, mode)
-    return _run_on_temporary_cluster(plan, options, arguments, mode)
+    if arguments.keep and arguments.is_local:
+        raise click.UsageError(
+            "--keep and --local are mutually exclusive: the cluster of --local is kept anyway"
+        )
+    if options.injections and (arguments.keep or arguments.is_local):
+        option = "--keep" if arguments.keep else "--local"
+        raise click.UsageError(
+            f"{fault_options.OPTION} and {option} are mutually exclusive: with {option}, the cluster runs in a "
+            "separate process"
+        )
+    run_plan = _run_on_kept_cluster if arguments.keep else _run_on_temporary_cluster
+    run_plan = _run_on_local_cluster if arguments.is_local else run_plan
+    with interrupts.as_keyboard_interrupts():
+        return run_plan(plan, options, arguments, mode)
 
 
 def _run_on_temporary_cluster(
@@ -131,42 +167,69 @@ def _run_on_temporary_cluster(
 ) -> int:
     with contextlib.ExitStack() as stack:
         with _runs_folder() as runs:
-            data = stack.enter_context(data_folders.temporary_run_folder(runs))
+            try:
+                data = stack.enter_context(data_folders.temporary_run_folder(runs))
+            except data_folders.ForeignFileError:
+                # E.g. root in a container whose home folder belongs to another user.
+                private = stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))
+                data = stack.enter_context(data_folders.temporary_run_folder(Path(private)))
         _bind_images(data, arguments.images)
         # Imported here: the import is slow, and not needed for reporting an invalid file.
         from windlass.runner import run as runner_run
 
-        reporter = _reporter(plan, mode, arguments)
+        reporter = new_reporter(plan, mode, arguments)
         return _run_and_finish(reporter, lambda: runner_run.run(plan, options, data, reporter))
 
 
 def _run_on_kept_cluster(
     plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode
 ) -> int:
-    if options.injections:
-        raise click.UsageError(
-            "--inject and --keep are mutually exclusive: with --keep, the cluster runs in a separate process"
-        )
     with _runs_folder() as runs:
         data = data_folders.create_kept_folder(runs)
     try:
         _bind_images(data, arguments.images)
-    except click.UsageError:
+    except (click.UsageError, OSError):
         data_folders.remove(data)
         raise
     try:
-        record = process.start_or_clean_up(DaemonOptions(data, nodes=options.nodes, network=options.network))
+        daemon_options = DaemonOptions(
+            data, nodes=options.nodes, network=options.network, fake_gpus=options.fake_gpus
+        )
+        record = process.start_or_clean_up(daemon_options)
     except DaemonError as error:
         raise CommandError(str(error), exit_codes.TIMED_OUT) from error
     from windlass.runner import run as runner_run
 
     try:
-        reporter = _reporter(plan, mode, arguments)
+        reporter = new_reporter(plan, mode, arguments)
         return _run_and_finish(
             reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter)
         )
     finally:
         click.echo("\n".join(_instructions(plan, record, data)), err=True)
+
+
+def _run_on_local_cluster(
+    plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode
+) -> int:
+    from windlass.cli.commands import local
+    from windlass.runner import run as runner_run
+
+    data = data_folders.chosen_data(os.environ)
+    wanted = DaemonOptions(data, nodes=options.nodes, network=options.network, fake_gpus=options.fake_gpus)
+    try:
+        record, is_new = local.started(wanted)
+    except OSError as error:
+        raise CommandError(errors.os_error_message(error, data)) from error
+    differences = records.differences(record, wanted)
+    if not record.has_controller or (differences and wanted != DaemonOptions(data)):
+        raise CommandError(
+            f"the cluster of `windlass local` was started with {' '.join(differences)}. To change that, run "
+            "`windlass local down` first."
+        )
+    cluster_options.announcer()(f"{record.url} of {record.kubeconfig}{' (started)' if is_new else ''}")
+    reporter = new_reporter(plan, mode, arguments)
+    return _run_and_finish(reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter))
 
 
 def _instructions(plan: SubmitPlan, record: Record, data: Path) -> Iterator[str]:
@@ -188,8 +251,11 @@ def _namespace_option(namespace: str) -> str:
 
 def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
     """Copy the bindings of `windlass local image`, and add those of `--image`."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(data_folders.default_data(os.environ) / IMAGES, data / IMAGES)
+    default_data = data_folders.default_data(os.environ)
+    if (default_data / IMAGES).exists():
+        data_folders.check(default_data)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy(default_data / IMAGES, data / IMAGES)
     images = Images(data / IMAGES)
     for binding in bindings:
         name, equals, folder = binding.partition("=")
@@ -214,8 +280,18 @@ def _runs_folder() -> Iterator[Path]:
         raise click.UsageError(f"cannot use {runs}: {error.strerror or error}") from error
 
 
-def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "Reporter":
-    from windlass.cli.terminal import live_terminal, output
+def _outputs_folder() -> Path | None:
+    """Return the folder that keeps the output of tasks; None if the user has no home directory."""
+    with contextlib.suppress(RuntimeError):
+        return data_folders.state_folder(os.environ) / "output"
+    return None
+
+
+def new_reporter(
+    plan: SubmitPlan, mode: OutputMode, arguments: RunArguments, start: datetime | None = None
+) -> "Reporter":
+    """Return the reporter of a run, or of a job that was created at `start`."""
+    from windlass.cli.terminal import live_terminal, output, unfinished_lines
 
     has_colours = colours.is_enabled(colours.AUTO, is_terminal=sys.stdout.isatty())
     tasks = tuple(name for job in plan.jobs for name in job.display_names)
@@ -224,12 +300,16 @@ def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "R
         width=max(map(len, plan.display_names)),
         colours=colours.assign(tasks) if has_colours else {},
         shows_logs=arguments.logs is not False,
+        is_terminal=sys.stdout.isatty(),
     )
     if mode is not OutputMode.LIVE:
-        return output.Output(sys.stdout.buffer, style)
+        can_redraw = mode is OutputMode.TEXT and _can_draw(os.environ, is_terminal=sys.stdout.isatty())
+        columns = lambda: live_terminal.terminal_size(sys.stdout.buffer).columns  # noqa: E731
+        lines = unfinished_lines.UnfinishedLines(columns, time.monotonic) if can_redraw else None
+        return output.Output(sys.stdout.buffer, style, lines)
     has_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return live_terminal.Screen(
-        sys.stdout.buffer, plan.jobs, style, has_colours=has_colours, has_utf8=has_utf8
+        sys.stdout.buffer, plan.jobs, style, has_colours=has_colours, has_utf8=has_utf8, start=start
     )
 
 

@@ -21,7 +21,8 @@ def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
         windlass scale digits worker=4 ps=2
 
     Running tasks keep the TF_CONFIG or WORLD_SIZE with which they started, and most libraries never read it again. To
-    restart all tasks with the new numbers, use `windlass suspend`, `scale` and `resume`.
+    restart all tasks with the new numbers, use `windlass suspend`, `scale` and `resume`. Elastic jobs adapt to
+    the new numbers by themselves.
     """
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import scale as client_scale

@@ -1,6 +1,8 @@
 """The command `windlass status`."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import textwrap
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,11 +11,14 @@ import click
 from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import tables
+from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.tables import Column
+from windlass.model.states import State
 
 if TYPE_CHECKING:
     from windlass.client.companions.status import CompanionView
     from windlass.client.connection import Connection
+    from windlass.client.history import JobHistory
     from windlass.client.views import JobView, TaskView
     from windlass.model.framework import Framework
 
@@ -26,6 +31,15 @@ _TASKS = (
     Column("IP", 2, can_shrink=True),
     Column("REASON", 0, can_shrink=True),
 )
+_ATTEMPTS = (
+    Column("ATTEMPT", 1),
+    Column("STATE", 5),
+    Column("AGE", 2),
+    Column("DURATION", 2),
+    Column("NODE", 3, can_shrink=True),
+    Column("REASON", 6, can_shrink=True),
+    Column("RETRIED", 0, can_shrink=True),
+)
 _COMPANIONS = (
     Column("COMPANION", 6),
     Column("STATE", 5),
@@ -37,37 +51,132 @@ _STATE_CONDITIONS = ("Complete", "Failed", "Suspended")
 
 
 @click.command()
-@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=name_completion.jobs)
+@click.option("--watch", "-w", "watches", is_flag=True, help="Update the status until the job has completed.")
+@click.option(
+    "--history", "has_history", is_flag=True, help="Show all attempts of the job, even if it was deleted."
+)
 @parameters.output("text", "json")
 @cluster_options.options
-def status(name: str, output: str, cluster: ClusterOptions) -> None:
-    """Show the status of a job, its tasks and its companions. With -o json, print the Framework.
+def status(name: str | None, watches: bool, has_history: bool, output: str, cluster: ClusterOptions) -> None:
+    """Show the status of a job (default: the latest), its tasks and its companions. With -o json, print the Framework
+    with `verdict` and `message`.
+
+    With --history, also show the recorded attempts; with --history -o json, print only the attempts. Records remain
+    when the job is deleted.
 
     Companions that are left over from a deleted job are shown too. The URL of a companion is valid in the cluster, or
     everywhere if its Service is exposed. The printed command opens a companion from this machine.
 
     \b
         windlass status digits
+        windlass status -w digits
+        windlass status digits --history
         windlass status digits -o json | jq .status.state
     """
-    cluster_options.run(cluster, _status, name, is_json=output == "json")
+    if watches and output == "json":
+        raise click.UsageError("--watch and --output json are mutually exclusive")
+    if has_history:
+        cluster_options.run(cluster, _history, name, is_json=output == "json")
+    elif watches:
+        cluster_options.run(cluster, _watch, name)
+    else:
+        cluster_options.run(cluster, _status, name, is_json=output == "json")
 
 
-async def _status(connection: "Connection", name: str, *, is_json: bool) -> None:
+async def _history(connection: "Connection", name: str | None, *, is_json: bool) -> None:
+    from windlass.cli import json_output
+    from windlass.client import history
+
+    found = await history.find(connection, await cluster_options.job_name(connection, name))
+    if is_json:
+        for attempt in found.attempts:
+            click.echo(json_output.encode(attempt))
+        return
+    now, width = datetime.now(UTC), tables.terminal_width()
+    click.echo(
+        "\n".join((*lines(found.framework, now, width, found.view), "", _attempts_table(found, now, width)))
+    )
+
+
+def _attempts_table(found: "JobHistory", now: datetime, width: int | None) -> str:
+    rows = []
+    for each in found.attempts:
+        ended = each.ended or now
+        took = tables.age(each.started, ended) if each.started is not None else ""
+        retry = {None: "", True: "yes", False: "no"}[each.is_retried]
+        reason = f"{retry}: {each.retry_reason}" if each.retry_reason else retry
+        node = each.failure.node if each.failure is not None else ""
+        rows.append(
+            [
+                str(each.attempt),
+                each.state.value,
+                tables.age(each.started, now),
+                took,
+                node,
+                each.reason,
+                reason,
+            ]
+        )
+    return tables.table(_ATTEMPTS, rows, width)
+
+
+async def _watch(connection: "Connection", name: str | None) -> None:
+    from windlass.cli.terminal import refreshing
+    from windlass.client import jobs, wait
+    from windlass.client.errors import ObjectDeletedError
+
+    framework = await jobs.find(connection, await cluster_options.job_name(connection, name))
+    found: Framework | None = framework
+
+    async def changes(framework: "Framework") -> "AsyncGenerator[None, None]":
+        nonlocal found
+        async with contextlib.aclosing(wait.watch_framework(connection, framework)) as watched:
+            async for changed in watched:
+                found = changed
+                yield
+
+    async def read() -> "Framework":
+        if found is None:
+            raise ObjectDeletedError("the job was deleted")
+        return found
+
+    def is_over(framework: "Framework") -> bool:
+        return framework.status is not None and framework.status.state is State.COMPLETED
+
+    await refreshing.show(changes(framework), read, lambda *shown: tuple(_shown(*shown)), is_over)
+
+
+def _shown(framework: "Framework", now: datetime, width: int | None) -> Iterator[str]:
+    for text in lines(framework, now, width):
+        yield from text.splitlines() or [""]
+
+
+async def _status(connection: "Connection", name: str | None, *, is_json: bool) -> None:
     import msgspec
 
-    from windlass.client import lookup
+    from windlass.cli import json_output
+    from windlass.client import jobs, lookup, plain_jobs, views
     from windlass.client.companions import status as companion_status
+    from windlass.wire import codec
 
-    framework = await lookup.find_or_none(connection, name)
+    name = await cluster_options.job_name(connection, name)
+    framework = await jobs.find_or_none(connection, name)
     if is_json:
-        framework = framework or await lookup.find(connection, name)
-        click.echo(msgspec.json.format(await lookup.read_raw(connection, framework)))
+        framework = framework or await jobs.find(connection, name)
+        body = (
+            msgspec.Raw(codec.encode_framework(framework))
+            if plain_jobs.is_plain(framework)
+            else msgspec.Raw(await lookup.read_raw(connection, framework))
+        )
+        view = views.job_view(codec.read_framework(body))
+        body = json_output.with_fields(body, verdict=view.verdict, message=view.message)
+        click.echo(json_output.indented(body))
         return
     notes: list[str] = []
     found = await companion_status.read(connection, name, notes.append)
     if framework is None and not found:
-        raise await lookup.not_found_error(connection, name)
+        raise await jobs.not_found_error(connection, name)
     if framework is None:
         click.echo(
             f"the job {name} does not exist in the namespace {connection.namespace}, but its companions do:"
@@ -80,10 +189,13 @@ async def _status(connection: "Connection", name: str, *, is_json: bool) -> None
         click.echo(note, err=True)
 
 
-def lines(framework: "Framework", now: datetime, width: int | None) -> Iterator[str]:
+def lines(
+    framework: "Framework", now: datetime, width: int | None, view: "JobView | None" = None
+) -> Iterator[str]:
+    """Yield the status of a job. `view` is that of a deleted job."""
     from windlass.client import views
 
-    view = views.job_view(framework)
+    view = view or views.job_view(framework)
     yield from head(framework, view, now, width)
     if view.tasks:
         yield ""
@@ -92,15 +204,20 @@ def lines(framework: "Framework", now: datetime, width: int | None) -> Iterator[
 
 def head(framework: "Framework", view: "JobView", now: datetime, width: int | None) -> Iterator[str]:
     """Yield the lines about the job itself."""
+    from windlass.client import task_files
+
     state_age = tables.age(view.changed, now)
     state = f"{view.state} for {state_age}" if state_age else f"{view.state}"
+    yield from textwrap.wrap(
+        terminal_text.printable(view.message), width or tables.MAX_PARAGRAPH_WIDTH, break_on_hyphens=False
+    )
     for title, text in (
         ("job", f"{view.name} in the namespace {view.namespace}"),
         ("state", state),
-        ("reason", view.reason),
-        ("tasks", tables.task_counts(view.running, view.succeeded, view.failed, view.total)),
+        ("tasks", tables.task_counts(view.running, view.succeeded, view.failed, view.total, view.retrying)),
         ("attempt", f"{view.attempt} (counted from 0)" if view.attempt else ""),
         ("age", tables.age(view.created, now)),
+        *(("output", each.describe(view.name)) for each in task_files.outputs(framework)),
         ("hint", _hint(framework, view, now)),
     ):
         if text:

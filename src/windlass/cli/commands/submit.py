@@ -1,5 +1,6 @@
 """`windlass submit`: submit jobs to a cluster. `windlass.client.submit` implements it."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import cluster_options, job_files, parameters
+from windlass.cli import cluster_options, errors, job_files, json_output, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import wait
+from windlass.cli.errors import CommandError
+from windlass.jobfile.overrides import Overrides
 from windlass.runner import exit_codes
 
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
 
-@click.command(epilog=f"With --wait, {wait.EXIT_CODE_HELP[0].lower()}{wait.EXIT_CODE_HELP[1:]}")
+@click.command(
+    cls=parameters.WithArguments,
+    epilog=f"With --wait, {wait.EXIT_CODE_HELP[0].lower()}{wait.EXIT_CODE_HELP[1:]}",
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--rerun",
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     help="Start only the jobs' companions (TensorBoard, Jupyter, hub).",
 )
 @click.option("--dry-run", is_flag=True, help="Print the objects without creating them.")
+@parameters.overrides
 @parameters.no_preflight
 @parameters.preflight_timeout
 @parameters.output("text", "json", "name")
@@ -58,6 +65,7 @@ def submit(
     no_preflight: bool,
     preflight_timeout: float | None,
     output: str,
+    overrides: Overrides,
     cluster: ClusterOptions,
 ) -> None:
     """Submit the jobs in FILE to a cluster. If FILE is -, it is read from standard input.
@@ -71,6 +79,8 @@ def submit(
         windlass submit job.yaml --wait           # return the job's exit code
         windlass submit job.yaml --rerun          # replace a finished job
         windlass submit job.yaml --dry-run        # print the objects only
+        windlass submit job.yaml --set roles.worker.tasks=4 --env LR=0.1
+        windlass submit job.yaml -- --steps 5     # append arguments to the command
         windlass submit job.yaml --companions-only
     """
     if companions_only and (rerun or waits):
@@ -79,26 +89,34 @@ def submit(
             "--companions-only submits no job"
         )
     seconds = parameters.preflight_seconds(preflight_timeout, is_skipped=no_preflight)
-    sources = [_read(file, cluster.namespace) for file in files]
+    sources = [_read(file, cluster.namespace, overrides, has_code=not companions_only) for file in files]
 
     async def use(connection: "Connection") -> int:
-        from windlass.client.submit import submission
+        from windlass.client.submit import node_capacity, submission
         from windlass.client.submit.plan import SubmitOptions
 
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=seconds, companions_only=companions_only)
         plans = await submission.plan(connection, sources, options)
+        for warning in await node_capacity.warnings(connection, plans):
+            click.echo(f"warning: {warning}", err=True)
         if dry_run:
             _print_plans(plans, output)
             return exit_codes.SUCCESS
         created = await _submit(connection, plans, output)
-        return await _follow(connection, created, output, timeout) if waits else exit_codes.SUCCESS
+        if waits:
+            return await _follow(connection, created, output, timeout)
+        if output == "text" and created:
+            first = created[0]
+            arguments = cluster.arguments(connection, first.namespace)
+            click.echo(f"Follow it with: windlass attach {first.name}{arguments}", err=True)
+        return exit_codes.SUCCESS
 
     sys.exit(cluster_options.run(cluster, use))
 
 
-def _read(file: str, namespace: str) -> "Source":
+def _read(file: str, namespace: str, overrides: Overrides, *, has_code: bool) -> "Source":
     """Read a file. Raises CommandError, also if a job in it sets a namespace other than --namespace."""
-    source = job_files.source(file)
+    source = job_files.source(file, "", overrides, has_code=has_code)
     for submission in source.contents.submissions:
         job_files.require_namespace(file, submission, namespace)
     return source
@@ -162,7 +180,7 @@ def _print_plans(plans: "Sequence[SubmitPlan]", output: str) -> None:
 def _json(bodies: "Sequence[Json]") -> bytes:
     """Return JSON: the object if there is only one, otherwise a List."""
     body = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
-    return msgspec.json.format(msgspec.json.encode(body))
+    return json_output.indented(body)
 
 
 def _yaml(plan: "SubmitPlan") -> list[str]:
@@ -181,8 +199,7 @@ def _yaml(plan: "SubmitPlan") -> list[str]:
         if job.prerequisites is not None:
             texts += [yaml_dump.dump(_with_sizes(each)).decode() for each in job.prerequisites.objects]
         texts.append(yaml_dump.dump(job.created_framework).decode())
-        config_map = job.config_map()
-        if config_map is not None:
+        for config_map in job.config_maps():
             shown = {**config_map, "binaryData": dict.fromkeys(config_map["binaryData"], f"({job.archive})")}
             texts.append(yaml_dump.dump(shown).decode())
     return texts
@@ -207,13 +224,24 @@ def _with_sizes(body: "Json") -> "Json":
 async def _follow(
     connection: "Connection", created: "Sequence[Framework]", output: str, timeout: float | None
 ) -> int:
-    """Wait for all jobs, and return the first exit code other than 0; 0 if there is none."""
+    """Wait for all jobs at the same time, and return the first exit code other than 0; 0 if there is none."""
+    from windlass.client.errors import ClientError
     from windlass.client.wait import Until
 
-    codes = [
-        await wait.follow(
-            connection.at(each.namespace), each, Until.COMPLETED, timeout, to_stderr=output != "text"
-        )
-        for each in created
-    ]
+    async def follow(framework: "Framework") -> int:
+        try:
+            return await wait.follow(
+                connection.at(framework.namespace),
+                framework,
+                Until.COMPLETED,
+                timeout,
+                to_stderr=output != "text",
+            )
+        except (ClientError, CommandError) as error:
+            # The other jobs are still reported.
+            message, code = errors.describe_error(error)
+            errors.note(message)
+            return code
+
+    codes = await asyncio.gather(*map(follow, created))
     return next((code for code in codes if code), exit_codes.SUCCESS)

@@ -16,7 +16,7 @@ from windlass.model import names
 @click.option(
     "--crds",
     is_flag=True,
-    help="Also delete the CustomResourceDefinitions and with them ALL Frameworks of the cluster.",
+    help="Also delete the CustomResourceDefinitions and with them ALL Frameworks and attempt records of the cluster.",
 )
 @click.option("--force", is_flag=True, help="With --crds, also delete Frameworks that have not completed.")
 @click.option(
@@ -26,6 +26,7 @@ from windlass.model import names
 )
 @cluster_options.kubeconfig_option
 @cluster_options.context_option
+@cluster_options.local_option
 @click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
 def uninstall(
     namespace: str,
@@ -34,6 +35,7 @@ def uninstall(
     restore_reference_crd: bool,
     kubeconfig: str,
     context: str,
+    is_local: bool,
     yes: bool,
 ) -> None:
     """Remove the controller and its roles, and its namespace if `windlass install` created it and it contains nothing
@@ -48,6 +50,7 @@ def uninstall(
         if crds and not (restore_reference_crd and group == names.CONTROLLER_GROUP)
     )
     options = UninstallOptions(namespace, deleted_groups, restore_reference_crd)
+    kubeconfig = cluster_options.selected_kubeconfig(kubeconfig, context, is_local=is_local)
     install.run(_uninstall(options, kubeconfig, context, is_forced=force, is_confirmed=yes))
 
 
@@ -57,7 +60,7 @@ async def _uninstall(
     # Imported here: the import is slow and not needed for --help.
     from windlass.install.connection import connect
 
-    async with connect(kubeconfig, context) as send:
+    async with connect(kubeconfig, context, cluster_options.announcer()) as send:
         live = await live_frameworks(send, options.deleted_groups or names.GROUPS)
         if options.deleted_groups and live and not is_forced:
             raise InstallError(

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from windlass.cli import cluster_options, parameters
+from windlass.cli import cluster_options, json_output, parameters
 from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def upload(
     finally:
         if bar is not None:
             bar.end()
-    click.echo(msgspec.json.encode(done).decode() if output == "json" else summary(done, parsed_share))
+    click.echo(json_output.encode(done).decode() if output == "json" else summary(done, parsed_share))
 
 
 def summary(done: "Uploaded", share: "Share") -> str:
@@ -176,8 +175,9 @@ def _progress_bar() -> "ProgressBar":
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or columns
 
     def write(text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        # The text stream would remove the sequences that redraw the bar.
+        sys.stderr.buffer.write(text.encode(sys.stderr.encoding, "backslashreplace"))
+        sys.stderr.buffer.flush()
 
     return ProgressBar(write, time.monotonic, columns)
 

@@ -36,8 +36,8 @@ EXIT_CODE_HELP = (
 @parameters.timeout
 @cluster_options.options
 def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) -> None:
-    """Wait until a job has completed, or for the condition of --for, and return the exit code. Status changes are
-    printed.
+    """Wait until a job has completed, or until the condition of --for is met, and return an exit code. Status changes
+    are printed.
 
     \b
         windlass wait digits
@@ -47,12 +47,12 @@ def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) 
 
 
 async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
-    from windlass.client import lookup
+    from windlass.client import jobs
     from windlass.client.errors import NotInstalledError, ObjectNotFoundError
     from windlass.client.wait import Until
 
     try:
-        framework = await lookup.find(connection, name)
+        framework = await jobs.find(connection, name)
     except NotInstalledError:
         raise
     except ObjectNotFoundError as error:
@@ -72,7 +72,7 @@ async def follow(
     to_stderr: bool = False,
 ) -> int:
     """Wait for a Framework, print its changes, and return the exit code. Raises ClientError and CommandError."""
-    from windlass.client import wait
+    from windlass.client import task_files, wait
     from windlass.client.errors import CompletedError, ObjectDeletedError
     from windlass.client.wait import Until
 
@@ -94,31 +94,20 @@ async def follow(
     if until is Until.DELETED:
         click.echo(f"{framework.name} deleted")
     if until is Until.COMPLETED:
+        for output in task_files.outputs(framework):
+            click.echo(f"output: {output.describe(view.name)}", err=to_stderr)
         return exit_codes.of_job(view.code, has_succeeded=view.has_succeeded)
     return exit_codes.SUCCESS
 
 
 def status_line(view: "JobView") -> str:
     """Return the status of a job, or the verdict about a completed one, in one line."""
+    from windlass.model import verdict
+
     if view.is_completed:
-        return _verdict(view)
-    counts = tables.task_counts(view.running, view.succeeded, view.failed, view.total)
+        return view.message
+    counts = tables.task_counts(view.running, view.succeeded, view.failed, view.total, view.retrying)
+    counts = verdict.count("task", view.total) if counts == str(view.total) else counts
     attempt = f", attempt {view.attempt}" if view.attempt else ""
     blocked = f": {view.reason}" if view.reason and not view.running else ""
     return f"{view.name}: {view.state} ({counts}{attempt}){blocked}"
-
-
-def _verdict(view: "JobView") -> str:
-    """Return e.g. `digits succeeded in 25 s (2 of 2 tasks)` or `digits failed in 25 s: worker-1 exited with code 3`."""
-    from windlass.client import views
-    from windlass.client.explain import explanation
-
-    duration = ""
-    if view.created is not None and view.completed is not None:
-        duration = f" in {explanation.duration((view.completed - view.created).total_seconds())}"
-    if view.has_succeeded:
-        return (
-            f"{view.name} succeeded{duration} ({views.task_results(view.succeeded, view.failed, view.total)})"
-        )
-    attempt = f" (attempt {view.attempt + 1})" if view.attempt else ""
-    return f"{view.name} {view.state.lower()}{duration}: {view.reason}{attempt}"

@@ -17,8 +17,9 @@ from windlass.model.framework import Framework
 from windlass.model.states import OVER_STATES, State
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLines, ProgressLine, Topic
+from windlass.runner.report import Line, LogLines, ProgressLine, Topic, UnfinishedLine
 from windlass.runner.usage import Usage
+from windlass.wire import progress
 
 MAX_LINE_LENGTH = 1000
 """Maximum number of characters to keep of a log line or of a message about a problem."""
@@ -41,9 +42,11 @@ _STOPPED_CODES = frozenset(
         CompletionCode.FRAMEWORK_SUSPENDED,
     }
 )
-REASONS_IN_TABLE = ("Scheduled", "Running", "Succeeded", "Stopped")
-"""Reasons of lines about pods that repeat what the table shows."""
-_LIFECYCLE_REASONS = (*REASONS_IN_TABLE, "Failed", "Deleted", "Restarted")
+USAGE_FIELDS = tuple(field.name for field in msgspec.structs.fields(Usage))
+"""Fields of a row with the resource usage of the task."""
+REASONS_IN_TABLE = ("Scheduled", "Running", "Succeeded", "Failed", "Stopped")
+"""Reasons of lines about pods that repeat what the table, a line about a retry or the verdict shows."""
+_LIFECYCLE_REASONS = (*REASONS_IN_TABLE, "Deleted", "Restarted")
 """Reasons of lines about the lifecycle of a pod. A line with any other reason reports a problem."""
 
 
@@ -56,6 +59,10 @@ class Board:
         self._attempts: dict[str, tuple[int, int]] = {}
         """IDs of the current attempts of the job and of the task, by task name."""
         self._job_of = {name: job.key for job in jobs for name in job.display_names}
+        self._output_pods: dict[str, str] = {}
+        """UIDs of the pods whose output was seen last, by task name."""
+        self._ended_pods: set[str] = set()
+        """UIDs of the pods of earlier attempts, whose output may arrive late."""
 
     def update_status(self, job: Manifest, framework: Framework) -> None:
         status = framework.status
@@ -67,22 +74,38 @@ class Board:
         for role in status.attempt_status.roles:
             for task in role.task_statuses:
                 name = f"{job.display_prefix}{names.host_name(role.name, task.index)}"
-                status_rows[name] = _updated_row(self._previous_row(job, name, status, task), task)
+                row = _updated_row(self._previous_row(job, name, status, task), task)
+                if row.phase.is_starting and name in self._output_pods:
+                    row = msgspec.structs.replace(row, phase=Phase.RUNNING, problem="")
+                status_rows[name] = row
         self._rows[job.key] = status_rows | {
             name: row for name, row in spec_rows.items() if name not in status_rows
         }
         self._job_of.update((name, job.key) for name in self._rows[job.key])
 
     def add_log_lines(self, item: LogLines) -> None:
-        """Show the last line that is not empty."""
-        for data in reversed(item.data.split(b"\n")):
-            text = data.decode("utf-8", "replace")
-            if len(text) > MAX_LINE_LENGTH:
-                # The latest state of a progress bar is at the end of the line.
-                text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
-            if line := terminal_text.printable(text).strip():
-                self._change(item.object, line=line)
-                return
+        """Show the last line that is not empty, and remember the last result line."""
+        self._note_output(item)
+        lines = item.data.split(b"\n")
+        if result := next((line for line in reversed(lines) if progress.is_result(line)), b""):
+            self._change(item.object, result=_visible(result))
+        if line := next(filter(None, map(_visible, reversed(lines))), ""):
+            self._change(item.object, line=line)
+
+    def show_unfinished_line(self, item: UnfinishedLine) -> None:
+        """Show the state of an incomplete line, e.g. of a progress bar."""
+        if state := _visible(item.state):
+            self._note_output(item)
+            self._change(item.object, line=state)
+
+    def _note_output(self, item: LogLines | UnfinishedLine) -> None:
+        """Show a task as running when its output appears: its status arrives later."""
+        row = self._row(item.object)
+        if row is None or item.is_init or item.pod in self._ended_pods:
+            return
+        self._output_pods[item.object] = item.pod
+        if row.phase.is_starting:
+            self._change(item.object, phase=Phase.RUNNING, problem="")
 
     def show_problem(self, item: Line) -> None:
         """If the line reports a problem of a starting task, show it in the row of the task until the task runs."""
@@ -102,9 +125,9 @@ class Board:
             for name, row in self._rows[job.key].items():
                 pod = f"{job.name}-{name.removeprefix(job.display_prefix)}"
                 used = usage.get((job.namespace, pod)) if row.phase is Phase.RUNNING else None
-                cpu, memory = (used.cpu, used.memory) if used is not None else (None, None)
-                if (row.cpu, row.memory) != (cpu, memory):
-                    self._change(name, cpu=cpu, memory=memory)
+                values = {field: getattr(used, field, None) for field in USAGE_FIELDS}
+                if any(getattr(row, field) != value for field, value in values.items()):
+                    self._change(name, **values)
 
     def view(self, now: datetime, *, has_colours: bool = False) -> View:
         rows = tuple(row for job in self._jobs for row in self._rows[job.key].values())
@@ -116,7 +139,11 @@ class Board:
         attempt = (status.attempt_status.id, task.attempt_status.id)
         is_new_attempt = self._attempts.get(name, attempt) != attempt
         self._attempts[name] = attempt
-        return Row(name, line=row.line) if is_new_attempt else row
+        if not is_new_attempt:
+            return row
+        if pod := self._output_pods.pop(name, ""):
+            self._ended_pods.add(pod)
+        return Row(name, line=row.line)
 
     def _job_summary(self, job: Manifest, now: datetime) -> JobSummary:
         counts = tuple(Counter(row.phase for row in self._rows[job.key].values()).items())
@@ -138,6 +165,14 @@ class Board:
             self._rows[self._job_of[name]][name] = msgspec.structs.replace(row, **fields)
 
 
+def _visible(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    if len(text) > MAX_LINE_LENGTH:
+        # The latest state of a progress bar is at the end of the line.
+        text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
+    return terminal_text.printable(text).strip()
+
+
 def _spec_task_names(job: Manifest, framework: Framework) -> Iterator[str]:
     for role in framework.spec.task_roles:
         for index in range(role.task_number):
@@ -153,8 +188,7 @@ def _updated_row(row: Row, task: TaskStatus) -> Row:
         code=code,
         attempt=attempt.id,
         node=terminal_text.printable(attempt.pod_node_name or ""),
-        cpu=row.cpu if phase is Phase.RUNNING else None,
-        memory=row.memory if phase is Phase.RUNNING else None,
+        **({} if phase is Phase.RUNNING else dict.fromkeys(USAGE_FIELDS)),
         problem=row.problem if phase.is_starting else "",
     )
 
@@ -174,7 +208,9 @@ def _state(status: FrameworkStatus) -> str:
     completion = status.attempt_status.completion_status
     if status.state is not State.COMPLETED or completion is None:
         return _PHASES.get(status.state, Phase.STOPPED)
-    return f"{Phase.FAILED} ({completion.code})" if completion.type.is_failed else Phase.SUCCEEDED
+    if completion.code == CompletionCode.STOP_FRAMEWORK_REQUESTED:
+        return Phase.STOPPED
+    return Phase.FAILED if completion.type.is_failed else Phase.SUCCEEDED
 
 
 def _seconds(end: datetime, start: datetime) -> int:

@@ -10,6 +10,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import BinaryIO
 
 import msgspec
@@ -20,7 +21,17 @@ from windlass.cli.terminal.live_board import REASONS_IN_TABLE, Board
 from windlass.cli.terminal.output import Style, Writer
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Line, LogLines, ProgressLine, Reported, Topic, Verdict, now
+from windlass.runner.report import (
+    DetailLine,
+    Line,
+    LogLines,
+    ProgressLine,
+    Reported,
+    Topic,
+    UnfinishedLine,
+    Verdict,
+    now,
+)
 from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
@@ -86,6 +97,7 @@ class Screen:
     """Shows a run as a live view on a terminal."""
 
     shows_usage = True
+    shows_unfinished_lines = True
 
     def __init__(
         self,
@@ -96,9 +108,10 @@ class Screen:
         has_colours: bool,
         has_utf8: bool = True,
         size: Callable[[], Size] | None = None,
+        start: datetime | None = None,
     ) -> None:
         self._writer = Writer(stream)
-        self._board = Board(jobs, now())
+        self._board = Board(jobs, start or now())
         self._style = style
         self._has_colours = has_colours
         self._has_utf8 = has_utf8
@@ -122,10 +135,14 @@ class Screen:
         match item:
             case LogLines():
                 self._board.add_log_lines(item)
+            case UnfinishedLine():
+                self._board.show_unfinished_line(item)
             case ProgressLine():
                 self._board.update_progress(item)
             case Verdict():
-                self._verdicts.append(self._format(item, is_bad=item.exit != 0))
+                self._verdicts += self._format(item, is_bad=item.exit != 0).split("\n")
+            case DetailLine():
+                pass
             case Line():
                 self._board.show_problem(item)
                 if not (item.event is Topic.POD and item.reason in REASONS_IN_TABLE):

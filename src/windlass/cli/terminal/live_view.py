@@ -6,7 +6,7 @@ with problems are the last to be hidden.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -56,12 +56,18 @@ class Row(msgspec.Struct, frozen=True):
     """Used CPU cores."""
     memory: int | None = None
     """Used memory in bytes."""
+    gpus: float | None = None
+    """Number of GPUs that are fully used on average."""
+    gpu_memory: int | None = None
+    """Used GPU memory in bytes."""
     progress: Progress | None = None
     remaining: float | None = None
     """Estimated seconds until the task is done."""
     line: str = ""
     """Last line of the log, or values of the last progress report. Control characters are removed: see
     `terminal_text`."""
+    result: str = ""
+    """Last result line of the log, which is shown when the task is over."""
     problem: str = ""
     """Why the task does not start."""
 
@@ -98,6 +104,8 @@ _STATE = _Column("STATE", 10)
 _ATTEMPT = _Column("ATTEMPT", 7, is_number=True)
 _CPU = _Column("CPU", 5, is_number=True)
 _MEMORY = _Column("MEMORY", 6, is_number=True)
+_GPU = _Column("GPU", 5, is_number=True)
+_GPU_MEMORY = _Column("GPU MEM", 7, is_number=True)
 _PERCENT = _Column("DONE", 4, is_number=True)
 _PROGRESS = _Column("PROGRESS", _BAR_WIDTH + 5 + 8)
 _MIN_WIDTH = 24
@@ -191,7 +199,7 @@ def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
     remaining = width - name.width - _STATE.width - 2 * len(GAP)
     candidates = [
         *([(_PERCENT, _MIN_LINE_WIDTH)] if reports_progress else []),
-        *((column, _GOOD_LINE_WIDTH) for column in (_ATTEMPT, _CPU, _MEMORY, node)),
+        *((column, _GOOD_LINE_WIDTH) for column in (_ATTEMPT, *_gpu_columns(rows), _CPU, _MEMORY, node)),
     ]
     chosen = set()
     for column, min_line_width in candidates:
@@ -202,8 +210,15 @@ def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
     if _PERCENT in chosen and remaining - bar_width >= _GOOD_LINE_WIDTH:
         remaining -= bar_width
         chosen = chosen - {_PERCENT} | {_PROGRESS}
-    order = (_ATTEMPT, node, _CPU, _MEMORY, _PERCENT, _PROGRESS)
+    order = (_ATTEMPT, node, _CPU, _MEMORY, _GPU, _GPU_MEMORY, _PERCENT, _PROGRESS)
     return (name, _STATE, *(c for c in order if c in chosen), _Column("LAST LINE", max(remaining, 0)))
+
+
+def _gpu_columns(rows: Sequence[Row]) -> Iterator[_Column]:
+    if any(row.gpus is not None for row in rows):
+        yield _GPU
+    if any(row.gpu_memory is not None for row in rows):
+        yield _GPU_MEMORY
 
 
 def _row(row: Row, columns: Sequence[_Column], has_colours: bool) -> str:
@@ -233,11 +248,15 @@ def _cell(row: Row, column: _Column) -> str:
             return f"{row.cpu:.0%}" if row.cpu is not None else _NO_VALUE
         case "MEMORY":
             return format_memory(row.memory) if row.memory is not None else _NO_VALUE
+        case "GPU":
+            return f"{row.gpus:.0%}" if row.gpus is not None else _NO_VALUE
+        case "GPU MEM":
+            return format_memory(row.gpu_memory) if row.gpu_memory is not None else _NO_VALUE
         case "DONE":
             return _percent_or_step(row.progress)
         case "PROGRESS":
             return _bar(row.progress, None if row.phase.is_over else row.remaining)
-    return row.problem or row.line
+    return row.problem or (row.result if row.phase.is_over and row.result else row.line)
 
 
 def _percent_or_step(progress: Progress | None) -> str:

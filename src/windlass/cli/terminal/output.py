@@ -12,10 +12,23 @@ from typing import BinaryIO
 
 import msgspec
 
+from windlass.cli import json_output
 from windlass.cli.terminal import colours, live_view
+from windlass.cli.terminal import text as terminal_text
+from windlass.cli.terminal.unfinished_lines import UnfinishedLines
+from windlass.client import paths
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import LogLines, ProgressLine, Reported, Source
+from windlass.runner.report import (
+    DetailLine,
+    Lasting,
+    LogLines,
+    ProgressLine,
+    Reported,
+    Source,
+    UnfinishedLine,
+    Verdict,
+)
 from windlass.runner.usage import Usage
 
 MAX_PENDING_BYTES = 256 * 1024
@@ -24,12 +37,6 @@ ABANDONED_WAIT_SECONDS = 1.0
 """How long `finish` waits for the reader of the output after `abandon`."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Minimum time between two progress lines of a task in text output, except before the last one."""
-
-_encode = msgspec.json.Encoder().encode
-_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-"""Escapes for text from containers, so that it cannot contain line breaks or control the terminal."""
-_POD_PATTERN = ": PodPattern "
-"""Start of the JSON description of a pod in diagnostics, which is omitted from text output."""
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -41,39 +48,48 @@ class Style(msgspec.Struct, frozen=True):
     colours: Mapping[str, int] = {}
     """Colours by task name; empty for no colours."""
     shows_logs: bool = True
+    is_terminal: bool = False
+    """Whether the output is a terminal, so that control sequences of containers, except colours, are removed."""
 
 
-def format_line(item: Reported, style: Style) -> bytes:
+def format_line(item: Lasting, style: Style) -> bytes:
     """Return one line, or several log lines, with line ends."""
     if isinstance(item, LogLines):
         return _json_log_lines(item) if style.is_json else _text_log_lines(item, style)
     if style.is_json:
-        return _encode(item) + b"\n"
+        return json_output.encode(item) + b"\n"
+    if isinstance(item, Verdict):
+        output = f"output: {terminal_text.escaped(paths.with_tilde(item.output))}\n" if item.output else ""
+        return f"{terminal_text.escaped(item.message)}\n{output}".encode("utf-8", "backslashreplace")
     name = f"{item.object:<{style.width}}"
-    message = (
-        _progress_text(item) if isinstance(item, ProgressLine) else item.message.partition(_POD_PATTERN)[0]
-    )
-    line = f"{_local_time(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
-    return line.encode("utf-8", "backslashreplace")
+    message = _progress_text(item) if isinstance(item, ProgressLine) else item.message
+    line = terminal_text.escaped(f"{_local_time(item.time)}  {name}  {message}")
+    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _text_log_lines(item: LogLines, style: Style) -> bytes:
     """Return the lines with labels. Colours that the container wrote are kept and, if labels are coloured, reset at the
     end of each line."""
     colour = style.colours.get(item.object)
-    label = colours.colour(f"{item.object:<{style.width}} |", colour).encode() + b" "
+    label = colours.colour(_label(item.object, style), colour).encode() + b" "
     end = (b"" if colour is None else colours.RESET.encode()) + b"\n"
-    return label + item.data.removesuffix(b"\n").replace(b"\n", end + label) + end
+    data = terminal_text.safe_log_lines(item.data) if style.is_terminal else item.data
+    return label + data.removesuffix(b"\n").replace(b"\n", end + label) + end
+
+
+def _label(name: str, style: Style) -> str:
+    shown = terminal_text.printable(name) if style.is_terminal else name
+    return f"{shown:<{style.width}} |"
 
 
 def _json_log_lines(item: LogLines) -> bytes:
     """Return an object for each line. An incomplete line has the field `partial`."""
     fields = {"event": item.event, "time": item.time, "object": item.object, "container": item.container}
-    start = _encode(fields)[:-1] + b',"line":'
+    start = json_output.encode(fields)[:-1] + b',"line":'
     *lines, rest = item.data.decode("utf-8", "replace").split("\n")
-    objects = [start + _encode(line) + b"}\n" for line in lines]
+    objects = [start + json_output.encode(line) + b"}\n" for line in lines]
     if rest:
-        objects.append(start + _encode(rest) + b',"partial":true}\n')
+        objects.append(start + json_output.encode(rest) + b',"partial":true}\n')
     return b"".join(objects)
 
 
@@ -196,18 +212,48 @@ class Output:
 
     shows_usage = False
 
-    def __init__(self, stream: BinaryIO, style: Style) -> None:
+    def __init__(
+        self, stream: BinaryIO, style: Style, unfinished_lines: UnfinishedLines | None = None
+    ) -> None:
+        """`unfinished_lines` shows incomplete lines on a terminal; None to show only complete ones."""
         self._style = style
         self._writer = Writer(stream)
+        self._unfinished_lines = unfinished_lines
+        self.shows_unfinished_lines = unfinished_lines is not None
         self._last_progress_time: dict[str, datetime] = {}
         self.attach = self._writer.attach
         self.wait_for_reader = self._writer.wait_for_reader
         self.abandon = self._writer.abandon
-        self.finish = self._writer.finish
+
+    def finish(self) -> None:
+        if self._unfinished_lines is not None:
+            self._writer.write(self._unfinished_lines.clear())
+        self._writer.finish()
 
     def report(self, item: Reported) -> None:
-        if not isinstance(item, ProgressLine) or self._is_line_due(item):
-            self._writer.write(format_line(item, self._style))
+        if isinstance(item, UnfinishedLine):
+            self._show_unfinished(item)
+            return
+        is_omitted = isinstance(item, DetailLine) and not self._style.is_json
+        if not is_omitted and (not isinstance(item, ProgressLine) or self._is_line_due(item)):
+            self._write(item)
+
+    def _write(self, item: Lasting) -> None:
+        data = format_line(item, self._style)
+        if self._unfinished_lines is not None:
+            if isinstance(item, LogLines) and b"\r" in item.data:
+                # The incomplete line is now complete.
+                self._unfinished_lines.set((item.object, item.container), "", None, b"")
+            data = self._unfinished_lines.around(data)
+        self._writer.write(data)
+
+    def _show_unfinished(self, item: UnfinishedLine) -> None:
+        if self._unfinished_lines is None:
+            return
+        label, colour = _label(item.object, self._style), self._style.colours.get(item.object)
+        self._unfinished_lines.set((item.object, item.container), label, colour, item.state)
+        if drawing := self._unfinished_lines.update():
+            self._writer.write(drawing)
 
     def update_status(self, job: Manifest, framework: Framework) -> None:
         """Do nothing: the lines report events, not states."""

@@ -32,7 +32,7 @@ class ProgressBar:
     def compared(self, count: int, total: int) -> None:
         """Show how many files were compared."""
         if self._is_due():
-            self._show(f"comparing checksums: {count} of {total} files")
+            self._show(f"comparing checksums: {count} of {total} {'file' if total == 1 else 'files'}")
 
     def begin(self, total: int) -> None:
         """Start the transfer of `total` bytes."""

@@ -5,8 +5,8 @@ including Ctrl-C.
 """
 
 import asyncio
+import codecs
 import contextlib
-import functools
 import os
 import signal
 import sys
@@ -14,38 +14,50 @@ import termios
 import threading
 import tty as terminal_modes
 from collections.abc import AsyncIterator, Iterator
-from typing import BinaryIO
+from typing import TextIO
 
 from windlass.cli.errors import note
-from windlass.client.exec import Size, Streams
+from windlass.cli.terminal import text as terminal_text
+from windlass.client.exec import Size, Streams, Write
 
 _CHUNK_BYTES = 32 * 1024
 
 
 @contextlib.contextmanager
 def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
-    """Yield the streams. Requires a running event loop."""
+    """Yield the streams. Requires a running event loop. Without --tty, a terminal gets no control sequences except
+    colours."""
     is_terminal = sys.stdin.isatty()
     if tty and has_stdin and not is_terminal:
         note("standard input is not a terminal: Ctrl-C is not sent to the command")
     is_raw = tty and has_stdin and is_terminal
-
-    def write(stream: BinaryIO, data: bytes) -> None:
-        stream.write(data)
-        stream.flush()
 
     with contextlib.ExitStack() as stack:
         if is_raw:
             stack.enter_context(_raw_mode(sys.stdin.fileno()))
         sizes = stack.enter_context(_terminal_sizes()) if tty and sys.stdout.isatty() else None
         yield Streams(
-            stdout=functools.partial(write, sys.stdout.buffer),
-            stderr=functools.partial(write, sys.stderr.buffer),
+            stdout=_writer(sys.stdout, tty=tty),
+            stderr=_writer(sys.stderr, tty=tty),
             stdin=_read_stdin() if has_stdin else None,
             sizes=sizes,
             tty=tty,
             note=note,
         )
+
+
+def _writer(stream: TextIO, *, tty: bool) -> Write:
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    is_filtered = stream.isatty() and not tty
+
+    def write(data: bytes) -> None:
+        if is_filtered:
+            text = decode(data).replace("\r\n", "\n").replace("\r", "\n")
+            data = terminal_text.only_colours(text).encode()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+    return write
 
 
 @contextlib.contextmanager

@@ -99,8 +99,8 @@ def age(since: datetime | None, now: datetime) -> str:
     return f"{seconds}s"
 
 
-def task_counts(running: int, succeeded: int, failed: int, total: int) -> str:
+def task_counts(running: int, succeeded: int, failed: int, total: int, retrying: int = 0) -> str:
     """Return e.g. `2 running, 1 failed of 4`; only the total if the other numbers are 0."""
-    counts = ((running, "running"), (succeeded, "succeeded"), (failed, "failed"))
+    counts = ((running, "running"), (retrying, "retrying"), (succeeded, "succeeded"), (failed, "failed"))
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
     return f"{listed} of {total}" if listed else str(total)

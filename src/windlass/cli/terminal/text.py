@@ -4,15 +4,42 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_SEQUENCE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
+# Each kind of sequence begins with ESC and a character, or with one C1 character.
+_SEQUENCE = (
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC etc.: title, clipboard, links
     r"|\x1b[ -/]*[0-~]?"
 )
+_SEQUENCES = re.compile(_SEQUENCE)
+_HIDDEN_RANGES = (
+    (0x061C, 0x061C),
+    (0x200B, 0x200B),
+    (0x200E, 0x200F),
+    (0x202A, 0x202E),
+    (0x2060, 0x2060),
+    (0x2066, 0x2069),
+    (0xFEFF, 0xFEFF),
+    (0xE0000, 0xE007F),
+)
+"""Characters that hide text, or that change the direction and thereby the order of the text around them. Joiners
+(U+200C, U+200D) are not among them: some scripts and emoji need them."""
+HIDDEN = "".join(f"{chr(first)}-{chr(last)}" for first, last in _HIDDEN_RANGES)
+"""The hidden ranges, for a character class of a regular expression."""
+# The group matches colours of a usual length, which `only_colours` keeps.
+_UNSAFE = re.compile(rf"(\x1b\[[0-9;:]{{0,60}}m)|{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f{HIDDEN}]")
+_RESET = "\x1b[0m"
+_SAFE_BYTES = bytes((0x09, 0x0A, *range(0x20, 0x7F)))
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09} | {
+    code: f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    for first, last in _HIDDEN_RANGES
+    for code in range(first, last + 1)
+}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories of characters that are removed, since they have no well-defined width."""
 _MARKS = ("Mn", "Me")
 """Unicode categories of combining characters."""
+_MAX_MARKS = 2
+"""Maximum number of combining characters and joiners after a character. More could cover other lines."""
 ELLIPSIS = "…"
 
 
@@ -20,10 +47,48 @@ def printable(line: str) -> str:
     """Return the visible text without colours. After carriage returns, only the last part is visible."""
     if line.isascii() and line.isprintable():
         return line
-    text = _SEQUENCE.sub("", line)
-    if "\r" in text:
-        text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
-    return "".join(map(_visible, text))
+    return _limit_marks("".join(map(_visible, _last_overwrite(_SEQUENCES.sub("", line)))))
+
+
+def only_colours(text: str) -> str:
+    """Remove everything that could control a terminal, except colours, which are reset at the end. Keep tabs and line
+    breaks."""
+    if text.isascii() and text.isprintable():
+        return text
+    safe = _limit_marks(_UNSAFE.sub(r"\1", text))
+    return safe + _RESET if "\x1b" in safe else safe
+
+
+def safe_log_lines(data: bytes) -> bytes:
+    """Remove everything that could control a terminal, except colours, which are reset at the end of each line. Keep
+    only the last part of a line with carriage returns, e.g. a progress bar."""
+    if not data.translate(None, _SAFE_BYTES):
+        return data
+    lines = data.decode("utf-8", "replace").split("\n")
+    return "\n".join(only_colours(_last_overwrite(line)) for line in lines).encode()
+
+
+def escaped(text: str) -> str:
+    """Escape line breaks and everything that could control a terminal. Keep tabs."""
+    return text.translate(_ESCAPES)
+
+
+def _limit_marks(text: str) -> str:
+    if text.isascii():
+        return text
+    kept, marks = [], 0
+    for character in text:
+        marks = marks + 1 if _is_mark(character) else 0
+        if marks <= _MAX_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _last_overwrite(line: str) -> str:
+    """Return the visible part of a line: each carriage return starts a part that overwrites the previous one."""
+    if "\r" not in line:
+        return line
+    return next((part for part in reversed(line.split("\r")) if _SEQUENCES.sub("", part).strip()), "")
 
 
 def display_width(text: str) -> int:
@@ -61,6 +126,11 @@ def _visible(character: str) -> str:
     is_selector = "\ufe00" <= character <= "\ufe0f"
     is_invisible = is_selector or unicodedata.category(character) in _INVISIBLE
     return "" if is_invisible else character
+
+
+@lru_cache(maxsize=4096)
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in (*_MARKS, "Cf")
 
 
 @lru_cache(maxsize=4096)

@@ -34,6 +34,7 @@ _PERMANENT_EXIT_CODES = (126, 127)
 _MAX_FAILURES = 2
 """Number of failures after which a companion is considered unrecoverable."""
 _LOGDIR = "--logdir="
+_NOT_INSTALLED = " is not installed. "
 
 Note = Callable[[str], None]
 """Receives messages, e.g. about objects that could not be read."""
@@ -236,6 +237,10 @@ async def until_ready(
             )
     except (RejectedError, TimedOutError) as error:
         lines = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
+        last_line = next(reversed(lines.splitlines()), "")
+        if _NOT_INSTALLED in last_line:
+            # The line contains the command that installs the program.
+            raise type(error)(last_line) from error
         raise type(error)(f"{error}\n{lines}" if lines else str(error)) from error
     return await find(connection, job, companion)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from windlass.client import events as job_events
-from windlass.client import lookup, tasks, views
+from windlass.client import history, plain_jobs, tasks, views
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.explain import failures, pending
@@ -25,12 +25,15 @@ from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
 from windlass.client.views import JobState, JobView
 from windlass.kubeapi.errors import ApiError, ForbiddenError
+from windlass.model import tracebacks, verdict
 from windlass.model.framework import Framework
 
 NO_CONTROLLER_SECONDS = 15.0
 """Age after which a job without status is assumed to have no controller."""
 LAST_LINES = 10
 MAX_HISTORY = 10
+LOG_LINES = 200
+"""Number of last log lines in which a traceback is searched."""
 _HISTORY_REASONS = ("TaskFailed", "TaskRetried", "AttemptEnding", "FrameworkRetried", "RetryScheduled")
 """Reasons of the events about the end or the retry of an attempt."""
 
@@ -50,8 +53,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     job: str
     namespace: str
     state: JobState
-    summary: str
-    """The explanation in one sentence."""
+    message: str
+    """The explanation in one sentence: the message of the job, with details about pending tasks."""
+    verdict: str = ""
+    """The state as the word that `message` uses, e.g. `failed`."""
     attempt: int = 0
     since: datetime | None = None
     """When the job entered this state."""
@@ -71,26 +76,35 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 # Explanation without access to the cluster
 
 
-def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> Explanation:
-    view = views.job_view(framework)
+def explain(
+    framework: Framework,
+    pods: Sequence[Pod],
+    events: Sequence[Event],
+    now: datetime,
+    view: JobView | None = None,
+) -> Explanation:
+    """Explain a job. `view` is that of a deleted job."""
+    view = view or views.job_view(framework)
     failure = failures.first_failure(framework)
     outcome = _outcome(framework)
+    is_plain = plain_jobs.is_plain(framework)  # Kubernetes retries its pods, and does not say why
     explanation = Explanation(
         job=framework.name,
         namespace=framework.namespace,
         state=view.state,
-        summary="",
+        message="",
+        verdict=view.verdict,
         attempt=view.attempt,
         since=view.completed or view.changed or view.created,
         outcome=outcome,
-        failure=failure,
-        job_retries=explain_retries.of_job(framework),
-        task_retries=explain_retries.of_task(framework, failure.task) if failure is not None else None,
+        failure=None if failure is None else failures.with_hint(failure, framework),
+        job_retries=None if is_plain else explain_retries.of_job(framework),
+        task_retries=explain_retries.of_task(framework, failure.task) if failure and not is_plain else None,
         waits=() if outcome is not None else pending.pending_tasks(framework, pods, events),
         history=_history(framework, events),
     )
-    summary, advice = _summarize(framework, view, explanation, now)
-    return msgspec.structs.replace(explanation, summary=f"{framework.name} {summary}", advice=advice)
+    message, advice = _summarize(framework, view, explanation, now)
+    return msgspec.structs.replace(explanation, message=message, advice=advice)
 
 
 def _outcome(framework: Framework) -> Outcome | None:
@@ -104,7 +118,7 @@ def _outcome(framework: Framework) -> Outcome | None:
         failure_class=failures.class_of(ended.type) if ended.type.is_failed else "",
         because=f"{trigger.message} (by {trigger.task_role_name}-{trigger.task_index})"
         if trigger is not None and trigger.message != ended.diagnostics
-        else ended.diagnostics,
+        else verdict.readable_diagnostics(ended.diagnostics),
     )
 
 
@@ -127,37 +141,26 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
 def _summarize(
     framework: Framework, view: JobView, explanation: Explanation, now: datetime
 ) -> tuple[str, str]:
-    """Return the summary without the name of the job, and advice, which may be empty."""
+    """Return the message, and advice, which may be empty."""
     match explanation.state:
         case JobState.SUBMITTED:
-            return _summarize_submitted(framework, now)
-        case JobState.BLOCKED:
-            return f"is blocked: {view.reason}", ""
+            message, advice = _summarize_submitted(framework, now)
+            return f"{view.name} {message}", advice
         case JobState.HELD:
-            return "is held: its executionType is Create", "Set its executionType to Start to start it."
+            return (
+                f"{view.name} is held: its executionType is Create",
+                "Set its executionType to Start to start it.",
+            )
         case JobState.SUSPENDED:
-            return "is suspended", f"Resume it with `windlass resume {view.name}`."
+            return view.message, f"Resume it with `windlass resume {view.name}`."
         case JobState.PENDING:
-            return _summarize_pending(view, explanation)
+            message, advice = _summarize_pending(view, explanation)
+            return f"{view.name} {message}", advice
         case JobState.RUNNING:
             return _summarize_running(view, explanation), ""
         case JobState.STOPPING:
-            return (
-                f"is stopping attempt {view.attempt}: {_cause(explanation)}; its pods are being deleted",
-                "",
-            )
-        case JobState.RETRYING:
-            return f"is retrying: attempt {view.attempt} ended: {_cause(explanation)}", ""
-        case JobState.SUCCEEDED:
-            retries = explanation.job_retries.total if explanation.job_retries is not None else 0
-            attempt = f" in attempt {retries}" if retries else ""
-            failed = f", although {view.failed} of its tasks failed" if view.failed else ""
-            return f"succeeded{attempt}{failed}", ""
-        case JobState.FAILED:
-            return f"failed: {_cause(explanation)}", ""
-        case JobState.STOPPED:
-            return "was stopped on request", ""
-    return "is being deleted", ""
+            return f"{view.message}; its pods are being deleted", ""
+    return view.message, ""
 
 
 def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]:
@@ -169,7 +172,10 @@ def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]
         "Check whether a controller is running (`kubectl get pods -A | grep windlass`), install one with "
         "`windlass install --apply`, or run one on this machine with `windlass controller`."
     )
-    return f"is pending: it was submitted {duration(age)} ago, and no controller has processed it", advice
+    return (
+        f"is pending: it was submitted {verdict.format_duration(age)} ago, and no controller has processed it",
+        advice,
+    )
 
 
 def _summarize_pending(view: JobView, explanation: Explanation) -> tuple[str, str]:
@@ -182,38 +188,10 @@ def _summarize_pending(view: JobView, explanation: Explanation) -> tuple[str, st
 
 
 def _summarize_running(view: JobView, explanation: Explanation) -> str:
-    attempt = f", in attempt {view.attempt}" if view.attempt else ""
-    summary = f"is running: {view.running} of {view.total} tasks{attempt}"
     if explanation.failure is not None:
-        return f"{summary}; {_failure_text(explanation.failure)}"
+        return f"{view.message}; {explanation.failure.message}"
     waiting = [name for wait in explanation.waits for name in wait.tasks]
-    return f"{summary}; pending: {pending.shorten_names(waiting)}" if waiting else summary
-
-
-def _cause(explanation: Explanation) -> str:
-    """Return how the attempt ended: by a failed task or by another cause."""
-    outcome, failure = explanation.outcome, explanation.failure
-    if failure is not None and (outcome is None or outcome.code == failure.code):
-        return _failure_text(failure)
-    if outcome is None:
-        return "unknown outcome"
-    code = f"{outcome.phrase} ({outcome.code})"
-    return f"{code}: {outcome.because}" if outcome.because else code
-
-
-def _failure_text(failure: Failure) -> str:
-    on = f" on {failure.node}" if failure.node else ""
-    return f"{views.failure_text(failure.task, failure.code, failure.phrase)}{on}"
-
-
-def duration(seconds: float) -> str:
-    """Return the duration in at most two units, e.g. `3 min` or `1 h 5 min`."""
-    total = max(0, int(seconds))
-    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if total >= size:
-            rest = total % size // smaller
-            return f"{total // size} {unit} {rest} {name}" if rest else f"{total // size} {unit}"
-    return f"{total} s"
+    return f"{view.message}; pending: {pending.shorten_names(waiting)}" if waiting else view.message
 
 
 # Reading from the cluster
@@ -226,41 +204,59 @@ async def read(
     lines: int = LAST_LINES,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Explanation:
-    """Explain a job. Permissions for pods and events are optional.
+    """Explain a job, or the last one of that name from its records if it was deleted.
+
+    Permissions for pods and events are optional.
 
     Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
-    framework = await lookup.find(connection, name)
+    found = await history.find(connection, name)
+    framework = found.framework
     pods: list[Pod] = []
     events: list[Event] = []
-    with contextlib.suppress(ForbiddenError):
-        pods = await tasks.list_pods(connection, framework)
+    if not found.is_deleted:
+        with contextlib.suppress(ForbiddenError):
+            pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):
         events = await job_events.read(connection, framework)
-    explanation = explain(framework, pods, events, now())
+    events = history.with_recorded(events, found.records)
+    explanation = explain(framework, pods, events, now(), found.view)
     if explanation.failure is None:
         return explanation
-    failure = await _with_lines(connection, explanation.failure, pods, lines)
-    return msgspec.structs.replace(explanation, failure=failure)
+    failure, log = await _with_lines(connection, explanation.failure, pods, lines)
+    error = "" if ": " in failure.message else tracebacks.find_error(log)
+    if error:
+        # The status does not contain the last lines of every container.
+        is_cause = explanation.message.startswith(f"{explanation.job} failed: {failure.message}")
+        message = f"{explanation.message}: {error}" if is_cause else explanation.message
+        explanation = msgspec.structs.replace(explanation, message=message)
+        failure = msgspec.structs.replace(failure, message=f"{failure.message}: {error}")
+    return msgspec.structs.replace(explanation, failure=failures.with_hint(failure, framework))
 
 
-async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[Pod], count: int) -> Failure:
-    """Add the last lines of the log, or those stored in the status if the log has none or cannot be read."""
-    stored = failure.lines[-count:] if count else ()
+async def _with_lines(
+    connection: Connection, failure: Failure, pods: Sequence[Pod], count: int
+) -> tuple[Failure, tuple[str, ...]]:
+    """Add the last lines of the log, or those stored in the status if the log has none or cannot be read. Also return
+    the end of the log."""
+    stored = tuple(tracebacks.select_last_lines(failure.lines, count))
     failure = msgspec.structs.replace(failure, lines=stored, lines_from=failure.lines_from if stored else "")
     pod = next((each for each in pods if each.uid == failure.pod_uid), None)
     if pod is None or not count:
-        return failure
+        return failure, ()
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
     # Timestamps distinguish log lines from a message that the kubelet sends in place of a log.
-    request = container_log.request(source, connection.namespace, LogOptions(tail=count), has_timestamps=True)
-    log: deque[str] = deque(maxlen=count)
+    request = container_log.request(
+        source, connection.namespace, LogOptions(tail=max(count, LOG_LINES)), has_timestamps=True
+    )
+    log: deque[str] = deque(maxlen=max(count, LOG_LINES))
     try:
         async for batch in container_log.read_batches(connection, request, source, has_timestamps=True):
             log.extend(line.text for line in batch)
     except ApiError:
-        return failure
+        return failure, ()
     if not any(log):
-        return failure
-    return msgspec.structs.replace(failure, lines=tuple(log), lines_from="log")
+        return failure, ()
+    lines = tuple(tracebacks.select_last_lines(tuple(log), count))
+    return msgspec.structs.replace(failure, lines=lines, lines_from="log"), tuple(log)

@@ -6,9 +6,9 @@ import msgspec
 
 from windlass.client import tasks, views
 from windlass.client.pods import Task
+from windlass.model import verdict
 from windlass.model.completion import (
     CompletionType,
-    ContainerCompletionStatus,
     TaskAttemptCompletionStatus,
 )
 from windlass.model.framework import Framework
@@ -20,6 +20,8 @@ MEANINGS = {
     "Permanent": "would fail again when retried",
     UNKNOWN: "it is unknown whether a retry would help",
 }
+_SIGBUS, _BUS_ERROR_CODE = 7, 135
+"""The signal and the exit code on Linux."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -30,6 +32,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     attempt: int
     code: int
     phrase: str
+    message: str = ""
+    """How the task failed, e.g. `worker-1 exited with code 3 after 12 s`."""
     failure_class: str = msgspec.field(name="class")
     """Attributes of the completion type, e.g. Transient or Permanent; or unknown."""
     diagnostics: str = ""
@@ -46,6 +50,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Last lines of the container's log, or of the message of the container or the pod."""
     lines_from: str = ""
     """Source of the lines: `log`, or `status` if the log has none or cannot be read; empty without lines."""
+    hint: str = ""
+    """The probable cause of a bus error, and what to do; empty for other failures."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
@@ -79,16 +85,16 @@ def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[dat
 
 def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus) -> Failure:
     attempt = status.attempt_status
-    container = failed_container(ended)
-    message = container.message if container is not None else ""
-    lines = _lines(message or (ended.pod.message if ended.pod is not None else ""))
+    container = verdict.failed_container(ended)
+    lines = verdict.last_lines(ended)
     return Failure(
         task=str(task),
         attempt=attempt.id,
         code=ended.code,
         phrase=ended.phrase,
+        message=verdict.describe_task_failure(str(task), attempt, ended),
         failure_class=class_of(ended.type),
-        diagnostics=ended.diagnostics,
+        diagnostics=verdict.readable_diagnostics(ended.diagnostics),
         at=attempt.completion_time,
         node=attempt.pod_node_name or "",
         pod=attempt.pod_name,
@@ -101,10 +107,37 @@ def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus)
     )
 
 
-def failed_container(ended: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
-    """Return the container whose exit code is the completion code, else the first failed one; None if none failed."""
-    failed = [each for each in (ended.pod.containers if ended.pod is not None else ()) if each.code]
-    return next((each for each in failed if each.code == ended.code), next(iter(failed), None))
+def with_hint(failure: Failure, framework: Framework) -> Failure:
+    """Add the hint. A data loader whose process had a bus error exits with another code, but reports it in its log."""
+    is_bus_error = failure.code == _BUS_ERROR_CODE or failure.signal == _SIGBUS
+    if not is_bus_error and not any("Bus error" in line for line in failure.lines):
+        return failure
+    size = _shared_memory_size(framework, failure)
+    full = f"({size}) was full" if size else "was full (64Mi unless the pod mounts a volume there)"
+    hint = (
+        f"a bus error (SIGBUS), usually because /dev/shm {full}. Set a larger `shmSize` in the job file; in a "
+        "Framework, mount a larger emptyDir with `medium: Memory` at /dev/shm."
+    )
+    return msgspec.structs.replace(failure, hint=hint)
+
+
+def _shared_memory_size(framework: Framework, failure: Failure) -> str:
+    """Return the sizeLimit of the volume at /dev/shm of the failed container; empty if it has none."""
+    role = framework.spec.role(failure.task.rpartition("-")[0])
+    spec = {} if role is None else role.task.pod.get("spec") or {}
+    mounted = {
+        mount.get("name")
+        for container in spec.get("containers") or ()
+        if container.get("name") == failure.container
+        for mount in container.get("volumeMounts") or ()
+        if mount.get("mountPath", "").rstrip("/") == "/dev/shm"  # noqa: S108 — in the container
+    }
+    limits = (
+        (volume.get("emptyDir") or {}).get("sizeLimit")
+        for volume in spec.get("volumes") or ()
+        if volume.get("name") in mounted
+    )
+    return str(next(limits, None) or "")
 
 
 def class_of(completion_type: CompletionType) -> str:
@@ -113,7 +146,3 @@ def class_of(completion_type: CompletionType) -> str:
 
 def meaning_of(failure_class: str) -> str:
     return next((meaning for name, meaning in MEANINGS.items() if name in failure_class), "")
-
-
-def _lines(message: str) -> tuple[str, ...]:
-    return tuple(message.rstrip("\n").split("\n")) if message.strip() else ()

@@ -44,6 +44,8 @@ class Source(msgspec.Struct, frozen=True):
     pod: Pod
     container: str
     label: str
+    is_deleted: bool = False
+    """Whether the pod is deleted. The embedded cluster keeps the logs of deleted pods by their UIDs."""
 
 
 def ignore_note(message: str) -> None:
@@ -77,6 +79,7 @@ def request(
         query["tailLines"] = "" if tail is None else str(tail)
     flags = {"follow": options.follow, "previous": options.previous, "timestamps": has_timestamps}
     query |= {name: "true" if is_set else "" for name, is_set in flags.items()}
+    query["uid"] = source.pod.uid if source.is_deleted else ""
     return requests.log(namespace, source.pod.name, container=source.container, **query)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import lifecycle, pods, tasks, watch
+from windlass.client import lifecycle, pods, tasks, wait
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
 from windlass.client.logs import container_log
@@ -130,13 +130,13 @@ class _Follower:
         match event:
             case Listed(items=items):
                 for item in items:
-                    self._start_reading(pods.decode(item))
+                    self._start_reading(tasks.decode_pod(self._framework, item))
             case Changed(object=body):
-                self._start_reading(pods.decode(body))
+                self._start_reading(tasks.decode_pod(self._framework, body))
 
     async def _wait_until_completed(self) -> None:
         """Wait until the job has completed or is deleted. Raises ApiError if it cannot be watched any more."""
-        async with contextlib.aclosing(watch.watch_framework(self._connection, self._framework)) as changes:
+        async with contextlib.aclosing(wait.watch_framework(self._connection, self._framework)) as changes:
             async for framework in changes:
                 if framework is None or lifecycle.is_completed(framework):
                     return

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from windlass.client import lifecycle, lookup, tasks
+from windlass.client import jobs, lifecycle, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, InvalidJobError, ObjectNotFoundError
 from windlass.client.logs import container_log
@@ -77,7 +77,7 @@ async def read_by_name(
         job, selector = tasks.parse_selector(name, task)
     except ValueError as error:
         raise InvalidJobError(str(error)) from error
-    lines = read(connection, await lookup.find(connection, job), selector, options, note)
+    lines = read(connection, await jobs.find(connection, job), selector, options, note)
     async with contextlib.aclosing(lines):
         async for line in lines:
             yield line
@@ -102,7 +102,7 @@ async def _read(
         source
         for pod in pods
         for source in container_log.sources_of(pod, options)
-        if _has_log(source, options)
+        if has_log(source, options)
     ]
     if not sources:
         message = _no_log_message(framework, selector, pods, options)
@@ -112,13 +112,13 @@ async def _read(
         return
     for begin in range(0, len(sources), MAX_MERGED):
         merged = sources[begin : begin + MAX_MERGED]
-        batches = _merge_by_time(connection, merged, options, note, is_only=len(sources) == 1)
+        batches = merge_by_time(connection, merged, options, note, is_only=len(sources) == 1)
         async with contextlib.aclosing(batches):
             async for batch in batches:
                 yield batch
 
 
-def _has_log(source: Source, options: LogOptions) -> bool:
+def has_log(source: Source, options: LogOptions) -> bool:
     status = source.pod.status_of(source.container)
     if status is None:
         return False
@@ -170,7 +170,7 @@ def _no_previous_log_message(
     return f"{subject} has no previous run: none of its containers was restarted"
 
 
-async def _merge_by_time(
+async def merge_by_time(
     connection: Connection, sources: Sequence[Source], options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[list[Line], None]:
     async with contextlib.AsyncExitStack() as exit_stack:

@@ -19,6 +19,7 @@ from windlass.model.job import Job
 from windlass.render import prerequisites
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.manifest_parts import COMPANIONS, Part, RenderedObject
+from windlass.render.ssh import KeyPair
 from windlass.render.storage import nfs_shares
 from windlass.render.storage.load_data import Folder, LocalFolder
 from windlass.render.storage.nfs_shares import Direct, Share
@@ -26,7 +27,7 @@ from windlass.render.storage.nfs_shares import Direct, Share
 PREFLIGHT_SECONDS = 120.0
 """Default time limit of the search for required files."""
 
-_JOB_PARTS = (Part.LOAD_DATA, Part.PREFLIGHT)
+_JOB_PARTS = (Part.SSH, Part.LOAD_DATA, Part.PREFLIGHT)
 """Parts that companions alone do not need. Part.CODE is not listed: it is created together with the Framework."""
 _SHARED_PARTS = (Part.SECRETS, Part.VOLUMES, Part.NFS, *COMPANIONS)
 
@@ -52,17 +53,25 @@ class Prerequisites(msgspec.Struct, frozen=True):
     """Whether the job itself is not submitted."""
 
     def rendered_objects(
-        self, share: Share | None = None, resolved: ResolvedCompanions | None = None
+        self,
+        share: Share | None = None,
+        resolved: ResolvedCompanions | None = None,
+        ssh_key: KeyPair | None = None,
     ) -> tuple[RenderedObject, ...]:
         """Render the objects in the order of their creation.
 
-        `share` and `resolved` replace the planned values once the cluster has provided them.
+        `share` and `resolved` replace the planned values once the cluster has provided them. `ssh_key` is generated
+        when the plan is applied, so that a dry run does not show it.
         """
         parts = {*_SHARED_PARTS, *(() if self.companions_only else _JOB_PARTS)}
         if self.preflight_seconds is None:
             parts.discard(Part.PREFLIGHT)
         rendered = prerequisites.objects_of(
-            self.job, share=share or self.share, folders=self.folders, resolved=resolved or self.resolved
+            self.job,
+            share=share or self.share,
+            folders=self.folders,
+            resolved=resolved or self.resolved,
+            ssh_key=ssh_key,
         )
         return tuple(each for each in rendered if each.part in parts)
 
@@ -123,7 +132,7 @@ def _packed(path: Path) -> bytes:
     from windlass.client.submit import code_archive
 
     try:
-        return code_archive.pack(path).data
+        return code_archive.pack(path, code_archive.FOLDER_LIMIT).data
     except ClientError as error:
         raise type(error)(f"loadData: {str(error).removeprefix('code: ')}") from error
 

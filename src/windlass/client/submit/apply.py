@@ -33,7 +33,6 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.pods import ConfigMapView
-from windlass.render.code import config_map_name
 from windlass.wire import codec
 
 REPLACING_SECONDS = 300.0
@@ -226,20 +225,24 @@ async def _undo_creation(connection: Connection, created: Framework) -> None:
 
 
 async def _store_code(connection: Connection, job: PlannedJob, created: Framework) -> None:
-    body = msgspec.json.encode(job.config_map(created.uid))
+    for config_map in job.config_maps(created.uid):
+        await _store_config_map(connection, job, config_map)
+
+
+async def _store_config_map(connection: Connection, job: PlannedJob, config_map: Json) -> None:
+    name, body = config_map["metadata"]["name"], msgspec.json.encode(config_map)
     request = requests.create(CONFIG_MAPS, job.namespace, body, FIELD_MANAGER)
     for _ in range(_ATTEMPTS):
         try:
             await connection.send(request)
             return
         except AlreadyExistsError:
-            await _remove_old_code(connection, job)
-    raise ClientError(f"another client keeps writing ConfigMap {config_map_name(job.name)}. Submit again.")
+            await _remove_old_code(connection, job, name)
+    raise ClientError(f"another client keeps writing ConfigMap {name}. Submit again.")
 
 
-async def _remove_old_code(connection: Connection, job: PlannedJob) -> None:
+async def _remove_old_code(connection: Connection, job: PlannedJob, name: str) -> None:
     """Delete the code of an earlier Framework of this name that the garbage collector has not deleted yet."""
-    name = config_map_name(job.name)
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, job.namespace, name))
         found: ConfigMapView = codec.decode_config_map(answer)

@@ -3,7 +3,6 @@
 Files are excluded by `ALWAYS_EXCLUDED` and by `.windlassignore`, or else `.gitignore`, in the folder itself.
 """
 
-import base64
 import io
 import os
 import stat
@@ -16,9 +15,12 @@ import msgspec
 import pathspec
 
 from windlass.client.errors import ClientError, InvalidJobError
+from windlass.render.code import PART_BYTES
 
-MAX_BYTES = 900 * 1024
-"""Maximum size of the archive: a ConfigMap holds 1 MiB."""
+MAX_BYTES = 10 * 1024 * 1024
+"""Maximum size of the archive, which several ConfigMaps hold."""
+MAX_UNPACKED_BYTES = 100 * 1024 * 1024
+"""Maximum size of the files, which every task unpacks. A large sparse file is small when compressed."""
 MAX_FILES = 20_000
 """Maximum number of files and folders. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
@@ -29,6 +31,8 @@ ALWAYS_EXCLUDED = (
     "*.pyc",
     ".venv/",
     "venv/",
+    ".tox/",
+    ".nox/",
     "node_modules/",
     ".ipynb_checkpoints/",
     ".windlass*",
@@ -38,7 +42,26 @@ ALWAYS_EXCLUDED = (
 _MAX_SHOWN_FILES = 3
 _GZIP = 31
 """zlib's `wbits` for the largest window with a gzip header, which holds neither a time nor a name."""
+_ENVIRONMENT_FILES = ("pyvenv.cfg", "conda-meta")
+"""Entries of a folder that is a virtual environment, whatever its name."""
 _VOLUME_HINT = "put large files into a volume (`volumes:` of the job file; `windlass upload` fills one)"
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """The maximum size of an archive, and what to do with a larger one."""
+
+    max_bytes: int = MAX_BYTES
+    advice: str = (
+        "put data into a volume (`windlass upload ./data pvc://my-data`, and `volumes: {data: {pvc: my-data, at: "
+        "/data}}` in the job file), or the code into an image (a Dockerfile with `FROM python:3` and `COPY . /app`, "
+        "`docker build -t REGISTRY/NAME .`, `docker push REGISTRY/NAME`, and `image: REGISTRY/NAME` instead of `code` "
+        "in the job file)"
+    )
+
+
+CODE_LIMIT = Limit()
+FOLDER_LIMIT = Limit(PART_BYTES, _VOLUME_HINT)
+"""The limit of a folder of `loadData`, which one ConfigMap holds."""
 
 
 class Archive(msgspec.Struct, frozen=True):
@@ -47,11 +70,6 @@ class Archive(msgspec.Struct, frozen=True):
     files: int
     size: int
     """Total size of the files in bytes."""
-
-    @property
-    def encoded(self) -> str:
-        """The data in base64, as a ConfigMap holds it."""
-        return base64.b64encode(self.data).decode()
 
     def __str__(self) -> str:
         number = "1 file" if self.files == 1 else f"{self.files} files"
@@ -67,10 +85,10 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class _TooLargeError(Exception):
-    """The archive exceeds the size limit."""
+    """The files or the archive exceed a size limit. The message is the limit."""
 
 
-def pack(code: Path) -> Archive:
+def pack(code: Path, limit: Limit = CODE_LIMIT) -> Archive:
     """Pack a folder or a file. Raises InvalidJobError if no file remains or an ignore pattern is invalid, and
     ClientError if the code cannot be read or packed."""
     try:
@@ -78,7 +96,10 @@ def pack(code: Path) -> Archive:
         files = [entry for entry in entries if not entry.name.endswith("/")]
         if not files:
             raise InvalidJobError(f"code: {code} has no files, or {_ignore_file(code)} excludes all of them")
-        return Archive(_archived(entries), len(files), sum(entry.size for entry in files))
+        size = sum(entry.size for entry in files)
+        if size > MAX_UNPACKED_BYTES:
+            raise _TooLargeError(format_size(MAX_UNPACKED_BYTES))
+        return Archive(_archived(entries, limit.max_bytes), len(files), size)
     except OSError as error:
         raise ClientError(
             f"code: cannot read {error.filename or code}: {error.strerror or error}. "
@@ -86,9 +107,14 @@ def pack(code: Path) -> Archive:
         ) from error
     except _TooLargeError as error:
         raise ClientError(
-            f"code: {code} is larger than {format_size(MAX_BYTES)} when compressed. The largest files: "
-            f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
+            f"code: {code} is larger than {error}. The largest files: {_largest(entries)}. "
+            f"Exclude files that tasks do not need (in {code / IGNORE_FILES[0]}), or {limit.advice}."
         ) from error
+
+
+def file_names(code: Path) -> frozenset[str]:
+    """Return the names of the files that `pack` would pack. Raises the same errors, except for the size."""
+    return frozenset(entry.name for entry in _entries(code) if not entry.name.endswith("/"))
 
 
 def format_size(size: float) -> str:
@@ -104,6 +130,10 @@ def format_size(size: float) -> str:
 
 def _entries(code: Path) -> list[_Entry]:
     if not code.is_dir():
+        if code.exists() and not code.is_file():
+            raise InvalidJobError(
+                f"code: {code} is a device, a pipe or a socket, expected a folder or a file"
+            )
         return [_Entry(code.name, code, code.stat().st_size)]
     found: list[_Entry] = []
     for entry in _walk(code.resolve(), "", _ignore_spec(code)):
@@ -111,7 +141,7 @@ def _entries(code: Path) -> list[_Entry]:
         if len(found) > MAX_FILES:
             raise ClientError(
                 f"code: there are more than {MAX_FILES} files in {code}. "
-                f"Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
+                f"Exclude files that tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
             )
     return found
 
@@ -138,6 +168,8 @@ def _walk(root: Path, folder: str, ignored: pathspec.GitIgnoreSpec) -> Iterator[
     `folder` is relative to `root`: empty, or with a slash at the end.
     """
     for path in sorted((root / folder).iterdir()):
+        if path.is_dir() and any((path / name).exists() for name in _ENVIRONMENT_FILES):
+            continue
         name = f"{folder}{path.name}"
         is_link = path.is_symlink()
         if path.is_dir() and not is_link:
@@ -175,7 +207,8 @@ def _largest(entries: Sequence[_Entry]) -> str:
 class _Sink(io.RawIOBase):
     """Compresses written data up to the size limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._compressor = zlib.compressobj(9, wbits=_GZIP)
         self._written = bytearray()
 
@@ -192,12 +225,12 @@ class _Sink(io.RawIOBase):
 
     def _append(self, compressed: bytes) -> None:
         self._written += compressed
-        if len(self._written) > MAX_BYTES:
-            raise _TooLargeError
+        if len(self._written) > self._max_bytes:
+            raise _TooLargeError(f"{format_size(self._max_bytes)} when compressed")
 
 
-def _archived(entries: Sequence[_Entry]) -> bytes:
-    sink = _Sink()
+def _archived(entries: Sequence[_Entry], max_bytes: int) -> bytes:
+    sink = _Sink(max_bytes)
     # The old GNU format, which the tar of busybox can read.
     with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         for entry in entries:

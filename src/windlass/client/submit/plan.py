@@ -3,6 +3,7 @@
 `run`, `submit`, `render`, `plan` and the SDK use this planner. `apply` creates what was planned.
 """
 
+import base64
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,17 @@ import msgspec
 from windlass.client.errors import InvalidJobError
 from windlass.client.prerequisites import plan as prerequisites_plan
 from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS, Prerequisites
-from windlass.client.submit import sources
+from windlass.client.submit import shell_variables, sources
 from windlass.client.submit.sources import Source
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.companions import Companion, companion_from_labels
 from windlass.model.framework import ExecutionType, Framework
 from windlass.render import manifest
-from windlass.render.code import ARCHIVE, Code, Packed, config_map_name
+from windlass.render.code import Code, InPlace, packed, parts_of
 from windlass.render.companions import servers
 from windlass.render.documents import Submission
-from windlass.render.framework import builder, pods
+from windlass.render.framework import builder, completion, pods
 from windlass.render.manifest import Manifest
 from windlass.render.storage.nfs_shares import Served, Share
 from windlass.wire.codec import InvalidFramework
@@ -46,6 +47,14 @@ class Target(msgspec.Struct, frozen=True):
     """Name of the cluster in messages."""
     nfs_address: str = ""
     """Address of the jobs' own NFS server, if it is known before the plan is applied."""
+    starts_in_folder: bool = False
+    """Whether the tasks of a job file without code start in its folder, as with `windlass run`."""
+    local_images: frozenset[str] = frozenset()
+    """Images bound to folders of this machine. Their tasks start in `/` if the job has no code."""
+    shell: Mapping[str, str] | None = None
+    """The variables of the user's shell. Tasks get those for training libraries, as with `windlass run`."""
+    programs: Mapping[str, str] = {}
+    """Variables such as PATH, which locate the programs of the user's shell if another shell started the cluster."""
 
 
 class SubmitOptions(msgspec.Struct, frozen=True):
@@ -137,10 +146,10 @@ class PlannedJob(Manifest, frozen=True):
         spec = {**self.framework["spec"], "executionType": ExecutionType.CREATE.value}
         return {**self.framework, "spec": spec}
 
-    def config_map(self, owner_uid: str = "") -> Json | None:
-        """Return the ConfigMap with the code, which is deleted together with the Framework; None without an archive."""
+    def config_maps(self, owner_uid: str = "") -> tuple[Json, ...]:
+        """Return the ConfigMaps with the code, which are deleted together with the Framework."""
         if self.archive is None:
-            return None
+            return ()
         owner = {
             "apiVersion": self.framework["apiVersion"],
             "kind": names.KIND,
@@ -149,13 +158,16 @@ class PlannedJob(Manifest, frozen=True):
             "controller": False,
             "blockOwnerDeletion": False,
         }
-        metadata = {"name": config_map_name(self.name), "namespace": self.namespace}
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {**metadata, "ownerReferences": [owner]} if owner_uid else metadata,
-            "binaryData": {ARCHIVE: self.archive.encoded},
-        }
+        owners = {"ownerReferences": [owner]} if owner_uid else {}
+        return tuple(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": self.namespace, **owners},
+                "binaryData": {key: base64.b64encode(part).decode()},
+            }
+            for name, key, part in parts_of(self.name, self.archive.data)
+        )
 
 
 class SubmitPlan(msgspec.Struct, frozen=True):
@@ -187,7 +199,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
         for job in self.jobs:
             created += job.prerequisites.objects if job.prerequisites is not None else ()
             if not self.companions_only:
-                created += [body for body in (job.created_framework, job.config_map()) if body is not None]
+                created += [job.created_framework, *job.config_maps()]
         return (*self.manifests, *created)
 
     @property
@@ -260,6 +272,9 @@ def plan_job(
 ) -> PlannedJob:
     """Plan one job of a file. Raises ClientError."""
     submission = submission.in_namespace(target.namespace)
+    if submission.job is not None:
+        with_shell = shell_variables.applied(submission.job, target.shell, target.programs)
+        submission = msgspec.structs.replace(submission, job=with_shell)
     replaced = (existing or {}).get((submission.namespace or target.namespace, submission.name), ())
     prefix = f"{submission.name}/" if len(source.contents.submissions) > 1 else ""
     if submission.job is None:
@@ -299,7 +314,8 @@ def may_differ_if_embedded(submission: Submission) -> bool:
     if job is None:
         return False
     may_lack_image = any(role.tasks > 0 and not (role.image or job.image) for role in job.roles.values())
-    return may_lack_image or bool(job.code) or prerequisites_plan.may_differ_if_embedded(job)
+    is_undecided = bool(completion.undecided_roles(job))
+    return may_lack_image or bool(job.code) or is_undecided or prerequisites_plan.may_differ_if_embedded(job)
 
 
 def render_framework(
@@ -312,6 +328,8 @@ def render_framework(
     if submission.job is None:
         return manifest.with_default_namespace(submission.framework or {}, target.namespace)
     job = submission.in_namespace(target.namespace).job or submission.job
+    if target.is_embedded:
+        job = completion.without_entrypoints(job)
     return builder.framework(job, code, share, has_own_mounts=target.has_own_mounts)
 
 
@@ -319,13 +337,15 @@ def _code(source: Source, submission: Submission, target: Target) -> "tuple[Code
     """Return how the code reaches the tasks: in place on this machine, or in an archive."""
     path = source.code_of(submission)
     if path is None:
-        return None, None
+        folder = InPlace(str(source.absolute(".")), target.local_images)
+        return folder if target.starts_in_folder else None, None
     if target.is_embedded:
         return sources.in_place(path), None
     # Imported here: the import is slow, and `windlass run` does not need it.
     from windlass.client.submit import code_archive
 
-    return Packed(config_map_name(submission.name)), code_archive.pack(path)
+    archive = code_archive.pack(path)
+    return packed(submission.name, archive.data), archive
 
 
 def _require_image(submission: Submission, framework: Json, target: Target) -> None:

@@ -1,6 +1,5 @@
 """Read jobs from a file, a Job or a mapping. All of them are decoded and checked in the same way."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,9 @@ import msgspec
 
 from windlass.client import paths
 from windlass.client.errors import InvalidJobError
+from windlass.client.submit import file_checks
+from windlass.client.submit.file_checks import FileChecks
+from windlass.jobfile.overrides import Overrides
 from windlass.model.companions import PasswordFrom, password_source
 from windlass.model.job import Job
 from windlass.render import documents
@@ -28,16 +30,13 @@ class Source(msgspec.Struct, frozen=True):
     """Folder in which relative paths, e.g. `code`, are resolved."""
 
     def absolute(self, path: str) -> Path:
-        return Path(os.path.abspath(self.folder / paths.expanded(path)))  # noqa: PTH100 — keeps symbolic links
+        return paths.absolute(path, self.folder)
 
     def code_of(self, submission: Submission) -> Path | None:
         """Return the path of a job's code; None if it has none. Raises InvalidJobError."""
         if not submission.code:
             return None
-        path = self.absolute(submission.code)
-        if not path.exists():
-            raise InvalidJobError(f"code: {path} does not exist. Expected a folder or a file.")
-        return path
+        return file_checks.code_path(submission.code, self.folder)
 
 
 def in_place(code: Path) -> InPlace:
@@ -61,13 +60,21 @@ def read_file(file: Path, folder: str | Path | None = None) -> Source:
     return _checked(_read_bytes(file), str(file), Path(folder or file.parent))
 
 
-def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
+def decode(
+    data: bytes,
+    name: str,
+    folder: Path,
+    namespace: str = "",
+    overrides: Overrides = Overrides(),  # noqa: B008 — Overrides is frozen
+    checks: FileChecks | None = None,
+) -> Source:
     """Return a source that may have errors. `name` is the file name for messages.
 
-    `namespace` is the namespace of jobs that do not set one, if it is known. Raises InvalidJobError if a template
-    cannot be read.
+    `namespace` is the namespace of jobs that do not set one, if it is known. `checks` are those of the files that jobs
+    name. Raises InvalidJobError if a template cannot be read.
     """
-    return Source(documents.read(data, name, namespace, read_templates(data, folder)), folder)
+    contents = documents.read(data, name, namespace, read_templates(data, folder), overrides, checks)
+    return Source(contents, folder)
 
 
 def load(file: str | Path) -> Job:
@@ -99,7 +106,7 @@ def read_templates(data: bytes, folder: Path) -> dict[str, str]:
 
 
 def _checked(data: bytes, name: str, folder: Path) -> Source:
-    source = decode(data, name, folder)
+    source = decode(data, name, folder, checks=FileChecks(folder))
     contents = source.contents
     if contents.errors:
         raise InvalidJobError("\n".join(map(str, contents.errors)), contents.errors)

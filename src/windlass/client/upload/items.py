@@ -5,6 +5,7 @@ All files are checked before anything is sent.
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from windlass.client.errors import ClientError, InvalidJobError
 
 PART_SUFFIX = ".windlass-part"
 """Suffix of a partial file, which is in the same directory as the complete one."""
+MAX_VISITS = 100
+"""Maximum number of paths to the same directory. Links between a few directories can create any number of paths."""
 _SPECIAL_FILES = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a pipe",
@@ -118,7 +121,7 @@ def _entries(target: str, source: Path) -> Iterator[Item | str]:
     try:
         info = source.stat()
         if stat.S_ISDIR(info.st_mode):
-            yield from _walk(source, target, source.resolve(), ())
+            yield from _walk(source, target, source.resolve(), (), Counter())
         else:
             yield _item(source, _joined(target, source.name or source.resolve().name), info)
     except FileNotFoundError as error:
@@ -131,12 +134,27 @@ def _entries(target: str, source: Path) -> Iterator[Item | str]:
         ) from error
 
 
-def _walk(folder: Path, target: str, top: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Item | str]:
-    """Yield the entries of a directory. `parents`: devices and inodes of its parents, to detect links to them."""
+def _walk(
+    folder: Path,
+    target: str,
+    top: Path,
+    parents: tuple[tuple[int, int], ...],
+    visits: Counter[tuple[int, int]],
+) -> Iterator[Item | str]:
+    """Yield the entries of a directory.
+
+    `parents` has the devices and inodes of its parents, to detect links to them. `visits` counts the paths to each
+    directory.
+    """
     info = folder.stat()
     identity = (info.st_dev, info.st_ino)
     if identity in parents:
         raise InvalidJobError(f"{folder} is a link to one of its parent directories. Remove it.")
+    visits[identity] += 1
+    if visits[identity] > MAX_VISITS:
+        raise InvalidJobError(
+            f"more than {MAX_VISITS} paths lead to the directory {folder} through links. Remove some of the links."
+        )
     yield target
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
         path, name = folder / entry.name, _joined(target, entry.name)
@@ -144,7 +162,7 @@ def _walk(folder: Path, target: str, top: Path, parents: tuple[tuple[int, int], 
             _require_inside(path, top)
         info = entry.stat()
         if stat.S_ISDIR(info.st_mode):
-            yield from _walk(path, name, top, (*parents, identity))
+            yield from _walk(path, name, top, (*parents, identity), visits)
         else:
             yield _item(path, name, info)
 

@@ -40,7 +40,25 @@ decode() {
 }
 sum() { set -- $(sha256sum < "$1"); printf %s "${1:--}"; }
 size() { set -- $(wc -c < "$1"); printf %s "${1:-0}"; }
+# Whether only this user, or root on an NFS share with root_squash, can have written a file.
+is_own() {
+    [ -f "$1" ] && [ ! -L "$1" ] || return 1
+    set -- $(ls -ldn "$1")
+    [ "$2" = 1 ] && { [ "$3" = "$uid" ] || [ "$uid-$3" = 0-65534 ]; }
+}
+# Other users of a share could redirect the upload by links.
+refuse_links() {
+    path=$1
+    while [ "$path" != "$root" ]; do
+        if [ -L "$path" ]; then
+            echo "$path is a link, expected a directory. Remove it" >&2
+            exit 92
+        fi
+        path=${path%/*}
+    done
+}
 root=$1
+uid=$(id -u)
 """
 
 _COMPARE = r"""
@@ -52,12 +70,12 @@ while [ "$count" -gt 0 ]; do
     decode "$name"
     if [ -f "$decoded" ]; then
         kind=file
-        if [ "$(size "$decoded")" = "$expected_size" ]; then digest=$(sum "$decoded"); fi
+        if [ ! -L "$decoded" ] && [ "$(size "$decoded")" = "$expected_size" ]; then digest=$(sum "$decoded"); fi
     elif [ -d "$decoded" ]; then kind=folder
     elif [ -e "$decoded" ]; then kind=other
     fi
     decode "$part"
-    if [ -f "$decoded" ]; then
+    if is_own "$decoded"; then
         part_size=$(size "$decoded")
         if [ "$part_size" -gt 0 ] && [ "$part_size" -le "$expected_size" ]; then part_digest=$(sum "$decoded"); fi
     fi
@@ -71,7 +89,8 @@ while [ "$count" -gt 0 ]; do
     count=$((count - 1))
     read -r name || exit 90
     decode "$name"
-    if [ -d "$decoded" ]; then
+    if [ -L "$decoded" ] && [ "$name" != . ]; then echo link
+    elif [ -d "$decoded" ]; then
         if [ -w "$decoded" ] && [ -x "$decoded" ]; then echo usable; else echo not-writable; fi
     elif [ -e "$decoded" ]; then echo not-a-directory
     else echo usable
@@ -90,14 +109,21 @@ while [ "$count" -gt 0 ]; do
     count=$((count - 1))
     read -r name || exit 90
     decode "$name"
+    refuse_links "$decoded"
     mkdir -p "$decoded" || exit 91
 done
 """
 
 _APPEND = r"""
 decode "$2"
+refuse_links "${decoded%/*}"
 if [ "$3" = 0 ]; then
+    rm -f "$decoded"
+    set -C  # create the file, do not open an existing one
     : > "$decoded" || exit 91
+elif ! is_own "$decoded"; then
+    echo "$decoded belongs to another user or is a link. Remove it" >&2
+    exit 92
 elif [ "$(size "$decoded")" != "$3" ]; then
     echo "another process writes to $decoded" >&2
     exit 92
@@ -116,7 +142,8 @@ while [ "$count" -gt 0 ]; do
     read -r expected_sum mode name part || exit 90
     decode "$part"; from=$decoded
     decode "$name"
-    if [ -f "$from" ] && [ "$(sum "$from")" = "$expected_sum" ]; then
+    refuse_links "${decoded%/*}"
+    if [ -f "$from" ] && [ ! -L "$from" ] && [ "$(sum "$from")" = "$expected_sum" ]; then
         chmod "$mode" "$from" 2>/dev/null
         mv -f "$from" "$decoded" || exit 91
         echo right

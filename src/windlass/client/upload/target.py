@@ -53,6 +53,8 @@ class Access(StrEnum):
     USABLE = "usable"
     """It is writable, or does not exist yet."""
     NOT_A_DIRECTORY = "not-a-directory"
+    LINK = "link"
+    """It is a link, which another user of the share could have created."""
     NOT_WRITABLE = "not-writable"
 
 

@@ -124,6 +124,8 @@ def _folder_problems(where: str, folders: Sequence[str], found: Sequence[Access]
         path = f"{where}/{folder}".rstrip("/")
         if access is Access.NOT_A_DIRECTORY:
             yield f"{path} must be a directory, but it is not. Move it away."
+        elif access is Access.LINK:
+            yield f"{path} must be a directory, but it is a link. Replace it with a directory."
         elif access is Access.NOT_WRITABLE:
             yield f"{path} is not writable. Ask its owner for permission, or choose another share."
 

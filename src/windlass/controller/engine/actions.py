@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from windlass.controller.engine import queue as queues
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
@@ -11,6 +13,7 @@ from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
+    NotFoundError,
     Port,
     RefusedError,
     RequestError,
@@ -20,7 +23,7 @@ from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.related_objects import version
 from windlass.decide import failures
 from windlass.decide import types as decide_types
-from windlass.decide.types import Action, CreatedPod, CreatePod, DeletePod, RejectedPod
+from windlass.decide.types import Action, CreatedPod, CreatePod, DeletePod, RecordAttempt, RejectedPod
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import PodView
@@ -28,11 +31,16 @@ from windlass.model.status import TaskStatus
 from windlass.objects.attempt import config_map as config_map_manifest
 from windlass.objects.attempt import gang as gang_manifest
 from windlass.objects.attempt import service as service_manifest
+from windlass.objects.attempt_record import attempt_record
 from windlass.objects.pod import PodFactory, PodOptions
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
 """Returns the port of the first task of each role, if pods share one network. Further tasks use the following ports.
 Raises RequestError when no ports are free."""
+MAX_RECORD_ATTEMPTS = 5
+"""Number of requests for one record that are throttled or have an unknown outcome, e.g. because a webhook is broken.
+After the last one, the job goes on without the record."""
+TOO_MANY_REQUESTS = 429
 
 
 class ActionRunner:
@@ -44,7 +52,7 @@ class ActionRunner:
         clock: Clock,
         batching: AdaptiveBatching,
         *,
-        barrier_image: str,
+        pod_options: PodOptions,
         choose_ports: ChoosePorts | None,
     ) -> None:
         self._port = port
@@ -52,7 +60,7 @@ class ActionRunner:
         self._queue = queue
         self._clock = clock
         self._batching = batching
-        self._barrier_image = barrier_image
+        self._pod_options = pod_options
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
@@ -89,6 +97,8 @@ class ActionRunner:
                 await port.delete_framework(framework)
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.is_framework_deletion_requested = True
+            case RecordAttempt():
+                await self._record_attempt(framework, action)
             case decide_types.RelistObjects():
                 cache.replace_objects_of(framework, await port.list_objects(framework))
 
@@ -103,6 +113,31 @@ class ActionRunner:
         newest = str(max(versions)) if is_one_request else ""
         deleted = await self._port.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
         self._cache.record_deleted_pods(framework, config_map_uid, deleted, cached)
+
+    async def _record_attempt(self, framework: Framework, action: RecordAttempt) -> None:
+        """Write the record of an attempt. Without a record, the job goes on: a rejection is not retried."""
+        record = attempt_record(framework, action)
+        lost: RequestError | None = None
+        try:
+            await self._port.create_record(record)
+        except AlreadyExistsError:
+            pass  # written before the controller was restarted, or by a request that got no answer
+        except (RefusedError, NotFoundError, UnknownOutcomeError) as error:
+            expectations = self._cache.expectations_for(framework)
+            is_throttled = isinstance(error, RefusedError) and error.failure.code == TOO_MANY_REQUESTS
+            is_temporary = is_throttled or isinstance(error, UnknownOutcomeError)
+            if (
+                is_temporary
+                and expectations is not None
+                and expectations.failures(record.name) + 1 < MAX_RECORD_ATTEMPTS
+            ):
+                self._postpone(framework, expectations, record.name)
+                return
+            lost = error
+        if lost is not None:
+            self._port.report_lost_record(framework, action.attempt, lost)
+        if (expectations := self._cache.expectations_for(framework)) is not None:
+            expectations.record_attempt_record(record.name, action.attempt)
 
     async def _create_service(self, framework: Framework) -> None:
         manifest = service_manifest(framework)
@@ -141,7 +176,8 @@ class ActionRunner:
         self._postpone(framework, expectations, name)
 
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
-        factory = PodFactory(framework, PodOptions(self._barrier_image, self._cache.first_ports(framework)))
+        ports = self._cache.first_ports(framework)
+        factory = PodFactory(framework, msgspec.structs.replace(self._pod_options, ports=ports))
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()

@@ -26,13 +26,22 @@ from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
 from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.requests import METADATA_ONLY, Request
-from windlass.kubeapi.resources import CONFIG_MAPS, GANGS, PODS, SERVICES, Resource, frameworks
+from windlass.kubeapi.resources import (
+    ATTEMPT_RECORDS,
+    CONFIG_MAPS,
+    GANGS,
+    PODS,
+    SERVICES,
+    Resource,
+    frameworks,
+)
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.history import AttemptRecord
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.wire import codec, status_patch
+from windlass.wire import attempt_records, codec, status_patch
 
 MAX_PARALLEL_REQUESTS = 50
 """Maximum number of concurrent requests that create or delete one pod each. Frameworks take turns. More concurrent
@@ -65,6 +74,17 @@ class Observer(Protocol):
 
     def on_failure(self, framework: Framework, action: str, error: RequestError) -> None: ...
 
+    def on_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None: ...
+
+
+class RecordIndex(Protocol):
+    """The known records, so that a restarted controller does not write those of completed Frameworks again."""
+
+    def is_written_or_expired(self, record: AttemptRecord) -> bool:
+        """Return whether the record exists, or would be deleted at once by the retention limits."""
+
+    def add(self, found: metadata.ObjectMeta) -> None: ...
+
 
 _object_decoder = msgspec.json.Decoder(ObjectView)
 
@@ -81,7 +101,9 @@ class ApiPort:
         compress: bool,
         monotonic: Callable[[], float],
         compression_threshold: int | None = None,
+        records: RecordIndex | None = None,
     ) -> None:
+        self._records = records
         self._send = send
         self._guard = guard
         self._observer = observer
@@ -200,6 +222,15 @@ class ApiPort:
                 "Run `windlass install --crds-only --apply`"
             ) from error
 
+    async def create_record(self, record: AttemptRecord) -> None:
+        if self._records is not None and self._records.is_written_or_expired(record):
+            return
+        manifest = attempt_records.encode(record)
+        request = requests.create(ATTEMPT_RECORDS, record.namespace, _encoder.encode(manifest))
+        answer = await self._request(request.with_accept(METADATA_ONLY))
+        if self._records is not None:
+            self._records.add(_decoded(metadata.decode_meta, answer).metadata)
+
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]
     ) -> Sequence[PodView | RequestError]:
@@ -267,6 +298,9 @@ class ApiPort:
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self._observer.on_reasons(framework, reasons)
+
+    def report_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:
+        self._observer.on_lost_record(framework, attempt_id, error)
 
     def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         self._observer.on_failure(framework, action, error)

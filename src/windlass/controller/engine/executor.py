@@ -18,6 +18,7 @@ from windlass.decide import decide, decide_deletion
 from windlass.decide import types as decide_types
 from windlass.decide.types import CreatePod, Decision, Reason, Rules
 from windlass.model.framework import Framework
+from windlass.objects.pod import DEFAULT_POD_OPTIONS, PodOptions
 
 MAX_SLEEP = 600.0
 """Seconds after which a pass runs even if the next deadline is later: the wall clock may have been changed."""
@@ -89,7 +90,7 @@ class Executor:
         clock: Clock,
         rules: Rules,
         batching: AdaptiveBatching | None = None,
-        barrier_image: str = "",
+        pod_options: PodOptions = DEFAULT_POD_OPTIONS,
         choose_ports: ChoosePorts | None = None,
     ) -> None:
         self._port = port
@@ -99,7 +100,7 @@ class Executor:
         self._rules = rules
         self._batching = batching or AdaptiveBatching()
         self._actions = ActionRunner(
-            port, cache, queue, clock, self._batching, barrier_image=barrier_image, choose_ports=choose_ports
+            port, cache, queue, clock, self._batching, pod_options=pod_options, choose_ports=choose_ports
         )
         self._pending: dict[FrameworkKey, _PendingStatus] = {}
 

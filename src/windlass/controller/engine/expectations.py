@@ -25,6 +25,7 @@ class Expectations:
         """Continue tokens of attempts of which only some pods have been deleted, by the UID of the ConfigMap."""
         self.is_framework_deletion_requested = False
         self._attempt_with_service = -1
+        self.recorded_attempt = -1
         self.published_gang = ""
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
@@ -42,6 +43,7 @@ class Expectations:
             collection_deletion_requested=self._collection_deletion_requested,
             is_framework_deletion_requested=self.is_framework_deletion_requested,
             attempt_with_service=self._attempt_with_service,
+            recorded_attempt=self.recorded_attempt,
             published_gang=self.published_gang,
         )
 
@@ -54,6 +56,11 @@ class Expectations:
     def record_service(self, name: str, attempt_id: int) -> None:
         """Record that the Service exists for this attempt. If it is deleted, the next attempt creates it again."""
         self._attempt_with_service = attempt_id
+        self._record_success(name)
+
+    def record_attempt_record(self, name: str, attempt_id: int) -> None:
+        """Record that the record of the attempt is written, or is not going to be written."""
+        self.recorded_attempt = attempt_id
         self._record_success(name)
 
     def failures(self, name: str) -> int:
@@ -96,24 +103,13 @@ class Expectations:
         self._created.clear()
         self.rejected.clear()
         attempt = status.attempt_status
-        if attempt.config_map_uid is not None:
+        if attempt.config_map_uid is None:
+            self.uncertain.clear()  # The attempt has no pods yet.
+        else:
             self.name_taken_message = ""
             self._record_success(attempt.config_map_name)
-        if self.uncertain:
-            self.uncertain -= _certain_names(status)
 
     def _record_success(self, name: str) -> None:
         self._postponed.pop(name, None)
         self._failures.pop(name, None)
         self.uncertain.discard(name)
-
-
-def _certain_names(status: FrameworkStatus) -> set[str]:
-    """Return the names of pods that certainly exist (with a UID) or certainly do not (without a ConfigMap)."""
-    attempt = status.attempt_status
-    return {
-        task.attempt_status.pod_name
-        for role in attempt.roles
-        for task in role.task_statuses
-        if attempt.config_map_uid is None or task.attempt_status.pod_uid is not None
-    }

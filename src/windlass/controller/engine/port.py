@@ -12,6 +12,7 @@ from windlass.decide.types import DeletePod, Reason
 from windlass.model.base import Json
 from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
+from windlass.model.history import AttemptRecord
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 
@@ -85,6 +86,9 @@ class Port(Protocol):
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
         """Create or update the Gang."""
 
+    async def create_record(self, record: AttemptRecord) -> None:
+        """Create the record of an attempt, unless it exists."""
+
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]
     ) -> Sequence[PodView | RequestError]:
@@ -114,6 +118,9 @@ class Port(Protocol):
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         """Record events, log lines and snapshots. Never waits or raises."""
+
+    def report_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:
+        """Report that the record of an attempt cannot be written, and that the job goes on without it."""
 
     def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         """Report that an action (e.g. "create pods") failed and will be retried."""

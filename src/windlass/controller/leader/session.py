@@ -19,6 +19,7 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.worker_pool import WorkerPool
+from windlass.controller.leader.records import Records
 from windlass.controller.observe.invalid_frameworks import InvalidFrameworkReporter
 from windlass.controller.observe.observers import Observers
 from windlass.controller.other_controllers import OtherControllers
@@ -27,6 +28,7 @@ from windlass.kubeapi.reflector import Reflector
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.settings import Settings
+from windlass.objects.pod import PodOptions
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,24 @@ class LeaderSession:
         *,
         field_manager: str,
         choose_ports: ChoosePorts | None = None,
+        has_entrypoints: bool = True,
     ) -> None:
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         timeout = settings.request_timeout_sec
+        self._records = (
+            Records(
+                transport.send,
+                guard,
+                clock,
+                settings.history,
+                observers.on_record,
+                namespaces=settings.namespaces,
+                timeout=timeout,
+            )
+            if settings.history.enabled
+            else None
+        )
         port = ApiPort(
             transport.send,
             guard,
@@ -57,6 +73,7 @@ class LeaderSession:
             field_manager=field_manager,
             compress=settings.large_framework_compression,
             monotonic=clock.monotonic,
+            records=self._records,
         )
         executor = Executor(
             port,
@@ -64,7 +81,7 @@ class LeaderSession:
             self.queue,
             clock,
             Rules.from_settings(settings),
-            barrier_image=settings.barrier_image,
+            pod_options=PodOptions(settings.barrier_image, has_entrypoints),
             choose_ports=choose_ports,
         )
         # Before everything is listed, the pool does not run and nothing is taken from the queue.
@@ -127,6 +144,9 @@ class LeaderSession:
             missing = await self._watch_frameworks(tasks, names.GROUPS)
             await self._watch(tasks, self._informers.for_config_maps())
             await self._watch(tasks, self._informers.for_pods())
+            if self._records is not None:
+                await self._records.load()
+                tasks.create_task(self._records.run())
             self._are_objects_listed = True
             self._workers.enqueue(self.cache.keys())
             tasks.create_task(self._workers.run())

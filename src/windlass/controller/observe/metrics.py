@@ -7,6 +7,7 @@ are computed at each scrape; counters and histograms are updated when something 
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 
 import prometheus_client as prometheus
@@ -38,6 +39,14 @@ STATES_BEFORE_RUNNING = frozenset({states.CREATION_PENDING, states.CREATION_REQU
 """States of a Framework before one of its tasks was observed running in the attempt."""
 MAX_TRACKED_GANGS = 10_000
 """Above this limit, the oldest gang is dropped without a measurement."""
+
+
+class RecordOutcome(StrEnum):
+    WRITTEN = "written"
+    REJECTED = "rejected"
+    """The API server rejected the record, or did not answer several requests."""
+    DELETED = "deleted"
+    """Deleted because of a retention limit."""
 
 
 class Metrics:
@@ -84,8 +93,9 @@ class Metrics:
         )
         self._events = counter("windlass_events", "Kubernetes events, by outcome.", ("outcome",))
         self._watch_errors = counter(
-            "windlass_watch_troubles", "Lists and watches that failed and were restarted.", ("resource",)
+            "windlass_watch_errors", "Lists and watches that failed and were restarted.", ("resource",)
         )
+        self._records = counter("windlass_attempt_records", "Records of finished attempts.", ("outcome",))
         build = prometheus.Info("windlass_build", "The version of Windlass.", registry=registry)
         build.info({"version": __version__})
         prometheus.ProcessCollector(registry=registry)
@@ -94,6 +104,8 @@ class Metrics:
         for level in RETRY_LEVELS:
             for retry_class in RETRY_CLASSES:
                 self._retries.labels(level, retry_class)
+        for record_outcome in RecordOutcome:
+            self._records.labels(record_outcome.value)
         for outcome in Outcome:
             self._events.labels(outcome.value)
 
@@ -119,6 +131,9 @@ class Metrics:
 
     def on_event(self, outcome: Outcome) -> None:
         self._events.labels(outcome.value).inc()
+
+    def on_record(self, outcome: RecordOutcome, count: int = 1) -> None:
+        self._records.labels(outcome.value).inc(count)
 
     def on_watch_error(self, resource: str) -> None:
         self._watch_errors.labels(resource).inc()

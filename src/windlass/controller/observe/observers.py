@@ -10,7 +10,7 @@ from windlass.controller.engine.lease_guard import NotLeadingError
 from windlass.controller.engine.port import ConflictError, NotFoundError, RefusedError, RequestError
 from windlass.controller.observe import logs
 from windlass.controller.observe.events import Recorder
-from windlass.controller.observe.metrics import Metrics
+from windlass.controller.observe.metrics import Metrics, RecordOutcome
 from windlass.decide.types import Reason, ReasonKind
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import Resource
@@ -80,6 +80,16 @@ class Observers:
         if isinstance(error, RefusedError) and self._recorder is not None:
             message = f"Cannot {action}, will retry: {error.failure.message}"
             self._recorder.record(framework, (Reason(ReasonKind.POSTPONED, message, is_warning=True),))
+
+    def on_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None:
+        """Log and count a record that cannot be written. The job is not affected."""
+        self._metrics.on_record(RecordOutcome.REJECTED)
+        if self._is_warning_due((framework.namespace, "record", type(error))):
+            fields = {"namespace": framework.namespace, "framework": framework.name}
+            log.warning("cannot write the record of attempt %d: %s", attempt_id, error, extra=fields)
+
+    def on_record(self, outcome: RecordOutcome, count: int = 1) -> None:
+        self._metrics.on_record(outcome, count)
 
     def _is_warning_due(self, warning: tuple[str, str, type[RequestError]]) -> bool:
         """Return whether the warning has to be logged now. If so, remember the time."""

@@ -4,6 +4,7 @@
 `rest.BeforeCreate`, `rest.BeforeUpdate` and `rest.BeforeDelete` in kube-apiserver.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NoReturn, cast
 
 import msgspec
@@ -48,9 +49,10 @@ def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Ob
         _metadata_schema.check_types(new["metadata"], kind.kind, kind.version)
         dropped = [f"metadata.{path}" for path in _metadata_schema.prune(new["metadata"])]
         dropped += kind.schema.prune(new)
-    warnings = tuple(f'unknown field "{path}"' for path in dropped)
+    warnings = tuple(f'unknown field "{path}"' for path in dropped[: api_errors.MAX_ERRORS])
     if warnings and options.field_validation == "Strict":
-        raise api_errors.bad_request(f"strict decoding error: {', '.join(warnings)}")
+        text = ", ".join(warnings)[: api_errors.MAX_ERROR_CHARACTERS]
+        raise api_errors.bad_request(f"strict decoding error: {text}")
     kind.schema.default(new)
     return new, warnings if options.field_validation == "Warn" else ()
 
@@ -167,7 +169,7 @@ def status_errors(kind: Kind, new: Object) -> list[FieldError]:
     ]
 
 
-def metadata_errors(kind: Kind, new: Object) -> list[FieldError]:
+def metadata_errors(kind: Kind, new: Object) -> Iterator[FieldError]:
     return metadata.validate_metadata(
         new,
         namespaced=kind.namespaced,
@@ -212,10 +214,11 @@ def _generation_value(kind: Kind, obj: Object, field: str) -> object:
     return obj.get(field)
 
 
-def raise_if_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
-    if errors:
-        # Two checks may report the same error.
-        raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(errors)))
+def raise_if_invalid(kind: Kind, name: str, errors: Iterable[FieldError]) -> None:
+    # Two checks may report the same error.
+    found = list(dict.fromkeys(api_errors.first_errors(errors)))
+    if found:
+        raise api_errors.invalid(kind.group, kind.kind, name, found)
 
 
 def check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:

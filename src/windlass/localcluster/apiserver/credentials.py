@@ -5,9 +5,8 @@ a restart. The certificate is self-signed. All files have mode 0600.
 """
 
 import base64
-import contextlib
 import ipaddress
-import os
+import re
 import secrets
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 import yaml
+
+from windlass.localcluster import private_files
 
 # Host names in the certificate: those of this machine and those that pods use.
 HOSTS = (
@@ -29,8 +30,8 @@ LOOPBACK = ("127.0.0.1", "::1")
 GATEWAY = "10.86.0.1"
 ADDRESSES = (*LOOPBACK, GATEWAY)
 _VALIDITY_DAYS = 3650
-# A shorter token comes from a truncated file and is replaced by `load_or_create`.
-_MIN_TOKEN_LENGTH = 32
+# Any other token comes from a damaged file and is replaced by `load_or_create`.
+_TOKEN = re.compile(rb"[A-Za-z0-9_-]{32,}")
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -46,16 +47,21 @@ class Credentials(msgspec.Struct, frozen=True):
         return context
 
 
+def exist(directory: Path) -> bool:
+    """Return whether a server has been started with this data directory: it creates the credentials last."""
+    return any((directory / name).exists() for name in ("server.key", "server.crt", "token"))
+
+
 def load_or_create(directory: Path) -> Credentials:
-    """Return the credentials in a data directory. Create a missing certificate and key, and a missing or short token.
+    """Return the credentials in a data directory. Create a missing certificate and key, and a missing or damaged token.
 
     Certificate and key are always created together.
     """
     certificate, key, token = directory / "server.crt", directory / "server.key", directory / "token"
     if not (certificate.exists() and key.exists()):
         _create_certificate(certificate, key)
-    if not token.exists() or len(token.read_text()) < _MIN_TOKEN_LENGTH:
-        write_private(token, secrets.token_urlsafe(32).encode())
+    if not token.exists() or not _TOKEN.fullmatch(token.read_bytes()):
+        private_files.write(token, secrets.token_urlsafe(32).encode())
     return Credentials(certificate, key, token.read_text())
 
 
@@ -70,21 +76,7 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
         "current-context": name,
     }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically. It has mode 0600 from its creation."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    private_files.write(path, yaml.safe_dump(config, sort_keys=False).encode())
 
 
 def _create_certificate(certificate: Path, key: Path) -> None:
@@ -133,7 +125,7 @@ def _create_certificate(certificate: Path, key: Path) -> None:
         )
         .sign(private, hashes.SHA256())
     )
-    write_private(
+    private_files.write(
         key,
         private.private_bytes(
             serialization.Encoding.PEM,
@@ -141,4 +133,4 @@ def _create_certificate(certificate: Path, key: Path) -> None:
             serialization.NoEncryption(),
         ),
     )
-    write_private(certificate, signed.public_bytes(serialization.Encoding.PEM))
+    private_files.write(certificate, signed.public_bytes(serialization.Encoding.PEM))

@@ -5,7 +5,6 @@ Corresponds to `endpoints/handlers` of kube-apiserver.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import web
@@ -20,19 +19,27 @@ from windlass.localcluster.apiserver import (
     subresources,
     watches,
 )
+from windlass.localcluster.apiserver.authorization import escalation
+from windlass.localcluster.apiserver.authorization.authorizer import Authorizer
+from windlass.localcluster.apiserver.authorization.rules import Attributes
+from windlass.localcluster.apiserver.authorization.users import User
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.localcluster.apiserver.options import (
+    WriteOptions,
     delete_options,
     parse_boolean,
     parse_integer,
+    parse_query,
     parse_resource_version,
     write_options,
 )
 from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.responses import Representation
+from windlass.localcluster.apiserver.service_account_tokens import ServiceAccountTokens
 from windlass.localcluster.apiserver.strategy import Change, Object
+from windlass.localcluster.apiserver.streams import handlers as streams
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.subresources import Call, SubresourceCall
 from windlass.localcluster.apiserver.watches import Watch, Watches
@@ -46,10 +53,14 @@ class ResourceHandlers:
         self,
         lifecycle: Lifecycle,
         watches: Watches,
+        authorizer: Authorizer,
+        account_tokens: ServiceAccountTokens,
         body_timeout_seconds: float,
         wait_committed: WaitCommitted,
     ) -> None:
         self._lifecycle = lifecycle
+        self._authorizer = authorizer
+        self._account_tokens = account_tokens
         self._watches = watches
         self.runtime: PodRuntime | None = None
         self._body_timeout_seconds = body_timeout_seconds
@@ -66,18 +77,20 @@ class ResourceHandlers:
             "DELETE": self._delete_collection,
         }
 
-    async def handle(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest, info: RequestInfo, user: User) -> web.StreamResponse:
         kind = self._lifecycle.registry.find(info.group, info.version, info.plural)
         if kind is None or not info.fits_scope(namespaced=kind.namespaced):
             raise api_errors.no_such_path()
         _check_name(info.name)
         _check_name(info.namespace)
-        # The first value of a repeated parameter counts.
-        query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
+        query = parse_query(request.query_string)
         body = bodies.EMPTY
         if request.method != "GET":
             body = await bodies.read(request, self._body_timeout_seconds)
-        call = Call(request, kind, info, query, body)
+            # Definitions are not limited: they contain large schemas.
+            if kind.group != "apiextensions.k8s.io":
+                body.check_values(is_custom=kind.is_custom)
+        call = Call(request, kind, info, query, body, user)
         if info.subresource:
             return await self._on_subresource(call)
         handlers = self._object_handlers if info.name else self._collection_handlers
@@ -125,17 +138,25 @@ class ResourceHandlers:
         return self._store_new(call, call.body.as_object(), "CreateOptions")
 
     def _store_new(self, call: Call, new: Object, options_kind: str) -> web.StreamResponse:
-        options = write_options(call.query, options_kind)
+        options = self._write_options(call, options_kind)
         # The representation is negotiated before the write: a request for an unsupported one must not change anything.
         representation = call.representation
         written = self._lifecycle.create(call.kind, call.info.namespace, new, options)
         return self._object_response(201, call, written.body, representation, written.warnings)
+
+    def _write_options(self, call: Call, options_kind: str) -> WriteOptions:
+        check = escalation.check_for(self._authorizer, call.user, call.kind, call.info)
+        return msgspec.structs.replace(write_options(call.query, options_kind), check=check)
 
     async def _update(self, call: Call) -> web.StreamResponse:
         new = call.body.as_object()
         if call.kind.strategy.allows_create_on_update and not call.info.subresource:
             key = object_key(call.info.namespace, call.info.name)
             if self._lifecycle.store.get(call.kind.resource, key) is None:
+                info = call.info
+                self._authorizer.check(
+                    call.user, Attributes("create", info.group, info.plural, "", info.namespace, info.name)
+                )
                 meta = new.get("metadata")
                 if isinstance(meta, dict | None):
                     admission.check_path(call.kind, dict(meta or {}), call.info.namespace, call.info.name)
@@ -146,7 +167,7 @@ class ResourceHandlers:
         return self._store_changed(call, call.body.as_patch(call.kind.type_name), "PatchOptions")
 
     def _store_changed(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
-        options = write_options(call.query, options_kind)
+        options = self._write_options(call, options_kind)
         representation, info = call.representation, call.info
         written = self._lifecycle.update(
             call.kind, info.namespace, info.name, change, options, info.subresource
@@ -190,9 +211,25 @@ class ResourceHandlers:
         subresource = subresources.HANDLERS[name]
         if method not in subresource.methods:
             raise api_errors.method_not_allowed()
-        obj = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
-        extended = (*msgspec.structs.astuple(call), obj, self._lifecycle, self.runtime)
+        obj = self._existing(call)
+        if obj is None:
+            return await streams.serve_log_of_deleted(
+                call.request, call.info.namespace, call.info.name, self.runtime
+            )
+        extended = (*msgspec.structs.astuple(call), obj, self._lifecycle, self.runtime, self._account_tokens)
         return await subresource.handle(SubresourceCall(*extended))
+
+    def _existing(self, call: Call) -> Object | None:
+        """Return the object of a request for a subresource; None if the request is for the log of a deleted pod,
+        selected by its UID. The request is authorized for the pod's namespace and name."""
+        uid = call.request.query.get("uid", "") if call.info.subresource == "log" else ""
+        try:
+            found = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
+        except api_errors.ApiError as error:
+            if uid and error.code == 404:
+                return None
+            raise
+        return None if uid and found["metadata"]["uid"] != uid else found
 
     async def _watch(self, call: Call, selected: selection.Selection) -> web.StreamResponse:
         watch = _parse_watch(call, selected)

@@ -5,13 +5,14 @@ between reading an object and storing it.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from windlass.k8s import api_errors, times
-from windlass.k8s.api_errors import ApiError
+from windlass.k8s.api_errors import ApiError, FieldError
 from windlass.localcluster import store_types
 from windlass.localcluster.apiserver import admission, bodies, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -119,13 +120,15 @@ class Lifecycle:
             for field in kind.strategy.status_fields:
                 new.pop(field, None)
         kind.strategy.default(new)
+        if options.check is not None:
+            options.check(new, None)
         kind.strategy.prepare_create(new, self)
-        errors = [
-            *admission.metadata_errors(kind, new),
-            *kind.strategy.validate_create(new),
-            *admission.schema_errors(kind, new),
-            *kind.strategy.validate(new),
-        ]
+        errors = itertools.chain(
+            admission.metadata_errors(kind, new),
+            kind.strategy.validate_create(new),
+            admission.schema_errors(kind, new),
+            kind.strategy.validate(new),
+        )
         admission.raise_if_invalid(kind, meta.get("name", ""), errors)
         return self._store_new(kind, namespace, new, options, warnings)
 
@@ -175,28 +178,30 @@ class Lifecycle:
         metadata.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
-            errors = admission.schema_errors(kind, new)
+            errors: Iterable[FieldError] = admission.schema_errors(kind, new)
         elif subresource == "status":
             new = admission.with_new_status(kind, new, old)
             kind.strategy.prepare_status(new, old)
-            errors = [
-                *metadata.validate_metadata_update(new, old),
-                *admission.metadata_errors(kind, new),
-                *admission.status_errors(kind, new),
-                *kind.strategy.validate_status(new, old),
-            ]
+            errors = itertools.chain(
+                metadata.validate_metadata_update(new, old),
+                admission.metadata_errors(kind, new),
+                admission.status_errors(kind, new),
+                kind.strategy.validate_status(new, old),
+            )
         else:
             if "status" in kind.subresources:
                 admission.keep_status(kind, new, old)
             kind.strategy.default(new)
+            if options.check is not None:
+                options.check(new, old)
             kind.strategy.prepare_update(new, old, self)
-            errors = [
-                *metadata.validate_metadata_update(new, old),
-                *admission.metadata_errors(kind, new),
-                *admission.schema_errors(kind, new),
-                *kind.strategy.validate(new),
-                *kind.strategy.validate_update(new, old),
-            ]
+            errors = itertools.chain(
+                metadata.validate_metadata_update(new, old),
+                admission.metadata_errors(kind, new),
+                admission.schema_errors(kind, new),
+                kind.strategy.validate(new),
+                kind.strategy.validate_update(new, old),
+            )
         admission.raise_if_invalid(kind, name, errors)
         return self._store_changed(kind, namespace, stored, old, new, options, warnings)
 

@@ -26,9 +26,9 @@ class MetaEndpoints:
         self._revision = -1
         self._documents: dict[str, bytes] = {}
 
-    def set_computed_kinds(self, kinds: tuple[Kind, ...]) -> None:
-        """Set the kinds whose objects are computed, not stored: discovery includes them, but the registry does not."""
-        self._computed_kinds = kinds
+    def add_computed_kinds(self, kinds: tuple[Kind, ...]) -> None:
+        """Add kinds whose objects are computed, not stored: discovery includes them, but the registry does not."""
+        self._computed_kinds += kinds
         self._documents.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:

@@ -60,18 +60,16 @@ def random_suffix(randomness: Callable[[int], int]) -> str:
 
 def validate_metadata(
     obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, allows_any_finalizer: bool = False
-) -> list[FieldError]:
-    """Return the errors in the metadata of an object that is created or updated."""
+) -> Iterator[FieldError]:
+    """Yield the errors in the metadata of an object that is created or updated."""
     metadata = obj.get("metadata") or {}
-    return [
-        *_name_errors(metadata, name_rule),
-        *_namespace_errors(metadata, namespaced),
-        *_generation_errors(metadata.get("generation") or 0),
-        *label_errors(metadata.get("labels"), "metadata.labels"),
-        *annotation_errors(metadata.get("annotations"), "metadata.annotations"),
-        *_owner_errors(metadata.get("ownerReferences") or []),
-        *_finalizer_errors(metadata.get("finalizers") or [], allows_any_finalizer),
-    ]
+    yield from _name_errors(metadata, name_rule)
+    yield from _namespace_errors(metadata, namespaced)
+    yield from _generation_errors(metadata.get("generation") or 0)
+    yield from label_errors(metadata.get("labels"), "metadata.labels")
+    yield from annotation_errors(metadata.get("annotations"), "metadata.annotations")
+    yield from _owner_errors(metadata.get("ownerReferences") or [])
+    yield from _finalizer_errors(metadata.get("finalizers") or [], allows_any_finalizer)
 
 
 def is_terminating(body: bytes) -> bool:

@@ -1,7 +1,9 @@
 """Options of writes and deletions, from the query or the body of a request, and parsers of query parameters."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -15,6 +17,8 @@ _MAX_DIGITS = 20
 class WriteOptions(msgspec.Struct, frozen=True):
     is_dry_run: bool = False
     field_validation: str = "Warn"
+    # Called with the new and the old object (None for a creation) before a write. Raises ApiError to reject it.
+    check: Callable[[dict[str, Any], dict[str, Any] | None], None] | None = None
 
 
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
@@ -101,6 +105,11 @@ def _from_query(query: Mapping[str, str]) -> dict[str, object]:
     if orphan := query.get("orphanDependents"):
         found["orphanDependents"] = parse_boolean(orphan)
     return found
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """Return the parameters of a query. The first value of a repeated parameter counts."""
+    return dict(reversed(parse_qsl(query, keep_blank_values=True)))
 
 
 def parse_resource_version(text: str) -> int:

@@ -1,11 +1,11 @@
 """The API `metrics.k8s.io` (metrics-server): CPU and memory usage of pods and nodes, measured on request.
 
-The usage of a node is the sum of the usage of its pods, since several nodes may share one machine.
+The usage of a node is the sum of the usage of its pods, since several nodes may share one machine. Containers with
+GPUs have two more entries, which metrics-server does not have.
 """
 
 from datetime import datetime
 from typing import Any, Protocol
-from urllib.parse import parse_qsl
 
 from aiohttp import web
 
@@ -16,15 +16,18 @@ from windlass.localcluster import usage
 from windlass.localcluster.apiserver import bodies, lists, responses, selection
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.apiserver.options import parse_boolean
+from windlass.localcluster.apiserver.options import parse_boolean, parse_query
 from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 from windlass.localcluster.store_types import object_key
-from windlass.localcluster.usage import PodUsage, UsageSnapshot
+from windlass.localcluster.usage import ContainerUsage, PodUsage, UsageSnapshot
 
 GROUP = "metrics.k8s.io"
 VERSION = "v1beta1"
+_GPUS = "windlass.dev/gpus"
+"""The number of GPUs that are fully used on average, e.g. 1500m for two GPUs with 75 % each."""
+_GPU_MEMORY = "windlass.dev/gpu-memory"
 
 
 class Meter(Protocol):
@@ -42,7 +45,7 @@ def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
         list_kind=f"{kind}List",
         schema=structural.StructuralSchema({}),
         strategy=Strategy(),
-        is_read_only=True,
+        verbs=("get", "list"),
     )
 
 
@@ -61,7 +64,7 @@ class MetricsHandler:
         is_invalid = bool(info.subresource) or "/" in info.name + info.namespace or info.version != VERSION
         if is_invalid or kind is None or not info.fits_scope(namespaced=kind.namespaced):
             raise api_errors.no_such_path()
-        query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
+        query = parse_query(request.query_string)
         is_watch = not info.name and parse_boolean(query.get("watch", ""))
         if request.method != "GET" or is_watch:
             raise api_errors.method_not_allowed()
@@ -105,7 +108,8 @@ def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, 
     if pod is None:
         return None
     containers = [
-        {"name": each.name, "usage": _usage(each.nanocores, each.memory_bytes)} for each in pod.containers
+        {"name": each.name, "usage": _usage(each.nanocores, each.memory_bytes) | _gpu_usage(each)}
+        for each in pod.containers
     ]
     return {**_common_fields(meta, reading.at, [pod]), "containers": containers}
 
@@ -128,3 +132,11 @@ def _common_fields(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict
 
 def _usage(nanocores: int, memory_bytes: int) -> dict[str, str]:
     return {"cpu": f"{nanocores}n" if nanocores else "0", "memory": f"{memory_bytes // 1024}Ki"}
+
+
+def _gpu_usage(container: ContainerUsage) -> dict[str, str]:
+    gpus, memory = container.gpus, container.gpu_memory_bytes
+    return {
+        **({} if gpus is None else {_GPUS: f"{round(gpus * 1000)}m"}),
+        **({} if memory is None else {_GPU_MEMORY: f"{memory // 1024}Ki"}),
+    }

@@ -40,6 +40,8 @@ _PACKAGES = {
     "batch": "batch.v1",
     "coordination.k8s.io": "coordination.v1",
     "rbac.authorization.k8s.io": "rbac.v1",
+    "authentication.k8s.io": "authentication.v1",
+    "authorization.k8s.io": "authorization.v1",
     "autoscaling": "autoscaling.v1",
     "policy": "policy.v1beta1",
 }

@@ -39,6 +39,10 @@ class Registry:
         """Return a kind that every cluster has."""
         return self._by_resource[resource]
 
+    def defined(self, definition_name: str) -> tuple[Kind, ...]:
+        """Return the kinds of one definition; none if it is not served."""
+        return self._custom.get(definition_name, ())
+
     def define(self, definition_name: str, kinds: tuple[Kind, ...]) -> None:
         """Set the kinds of one definition; an empty tuple removes them."""
         self._custom[definition_name] = kinds

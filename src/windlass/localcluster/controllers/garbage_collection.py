@@ -222,8 +222,8 @@ class GarbageCollector(QueueController):
 
     def _empty_definition(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]
-        custom = self._lifecycle.registry.find_by_resource(name)
-        if custom is not None:
+        for custom in self._lifecycle.registry.defined(name)[:1]:
+            # All versions have the same stored objects.
             self._delete_all(custom, "")
             if self._store.count(custom.resource):
                 return

@@ -7,11 +7,11 @@ The folder is deleted with the claim.
 import asyncio
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from windlass.localcluster import file_trees
 from windlass.localcluster.apiserver import bodies, metadata
 from windlass.localcluster.apiserver.kinds.claims import PROTECTION
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
@@ -79,7 +79,7 @@ class VolumeController:
             # A container may run as any user; the parent folder is private.
             folder.chmod(0o777)
         except OSError as error:
-            logger.warning("cannot create a folder for claim %s: %s", claim["metadata"]["name"], error)
+            self._retry_after(claim, error)
             return
         self._amend(claim, _bind_claim)
 
@@ -99,12 +99,12 @@ class VolumeController:
         try:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
         except StoreError as error:
-            self._after_commit(claim, error)
+            self._retry_after(claim, error)
         if not self._store.is_committed:
-            self._store.on_commit(lambda failure: self._after_commit(claim, failure))
+            self._store.on_commit(lambda failure: self._retry_after(claim, failure))
 
-    def _after_commit(self, claim: Object, failure: StoreError | None) -> None:
-        """Retry later if a commit failed."""
+    def _retry_after(self, claim: Object, failure: Exception | None) -> None:
+        """Retry later if the folder could not be created or a commit failed, e.g. because the disk is full."""
         if failure is None:
             return
         logger.warning("claim %s is retried: %s", claim["metadata"]["name"], failure)
@@ -139,7 +139,14 @@ class VolumeController:
 
 
 def _remove_in_background(folder: Path) -> None:
-    threading.Thread(target=shutil.rmtree, args=(folder, True), daemon=True).start()
+    threading.Thread(target=_remove, args=(folder,), daemon=True).start()
+
+
+def _remove(folder: Path) -> None:
+    try:
+        file_trees.remove(folder)
+    except OSError as error:
+        logger.warning("cannot delete %s, which is retried at the next start: %s", folder, error)
 
 
 def claim_names(spec: Object) -> Iterator[str]:

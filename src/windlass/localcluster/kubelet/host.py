@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.localcluster.kubelet.gpus import Inventory
+from windlass.localcluster.sandbox.messages import Security
+
 
 class Host(msgspec.Struct, frozen=True):
     uid: int
@@ -11,11 +14,16 @@ class Host(msgspec.Struct, frozen=True):
     groups: tuple[int, ...]
     environment: Mapping[str, str]
     """Environment variables that containers inherit, see `inherited_environment`."""
-    gpu_ids: tuple[str, ...] = ()
-    """Device IDs as in CUDA_VISIBLE_DEVICES. The scheduler identifies a GPU by its position here, from 0."""
+    gpus: Inventory = Inventory()
     pids_limit: int | None = None
     no_mounts_because: str = ""
     """Reason why pods cannot have their own mounts; empty if they can."""
+    security: Security = Security()
+    """The restrictions that this machine can apply to containers."""
+    hidden_folders: tuple[str, ...] = ()
+    """Folders with the administrator's credentials. They appear empty in pods with their own mounts."""
+    empty_folder: str = ""
+    """The empty folder that is mounted over them."""
     address: str = ""
     hostname: str = ""
     hosts_file: str = ""

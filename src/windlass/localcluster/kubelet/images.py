@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.localcluster import private_files
 from windlass.localcluster.kubelet.containers import errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
 
@@ -105,10 +106,10 @@ class Images:
         return folder
 
     def _change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_files.make_folder(self._file.parent)
         with _locked(self._file.parent):
             after = dict(sorted(change(self.all()).items()))
-            _replace(self._file, msgspec.json.format(msgspec.json.encode(after)))
+            private_files.write(self._file, msgspec.json.format(msgspec.json.encode(after)) + b"\n")
 
     def _stamp(self) -> tuple[int, ...]:
         try:
@@ -142,10 +143,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Replace the file atomically. The caller holds the lock."""
-    temporary = file.with_name(f".{file.name}")
-    temporary.write_bytes(content + b"\n")
-    temporary.replace(file)

@@ -4,22 +4,22 @@ For the API server it implements `PodRuntime`: logs, exec, attach and port-forwa
 """
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 from windlass.k8s import api_errors
+from windlass.localcluster import file_trees
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.streams.requests import LogOptions
-from windlass.localcluster.kubelet import log_reader, streaming
+from windlass.localcluster.kubelet import log_archive, log_reader, streaming
+from windlass.localcluster.kubelet.containers.environment import assigned_gpus
 from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
+from windlass.localcluster.kubelet.eviction import EvictionManager
 from windlass.localcluster.kubelet.fault_injection import FaultInjector
+from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.lifecycle.records import Running
-from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, PodState
 from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.pods.events import PodEvents
@@ -28,7 +28,6 @@ from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.pods.worker import PodWorker
 from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.streaming import RemoteProcess
-from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.kubelet.usage_collector import ContainerRun
 from windlass.localcluster.sandbox import log_format, state_file
 from windlass.localcluster.sandbox.process import cgroups
@@ -39,12 +38,13 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 _PODS = "pods"
+_NAMESPACES = "namespaces"
 _VOLUME_SOURCES = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
 # Resources whose objects have names in /etc/hosts.
 _RESOURCES_IN_HOSTS = frozenset({_PODS, "services"})
 # The delay of a refresh: if many objects change together, the files that depend on them are written only once.
 _REFRESH_DELAY_SECONDS = 0.02
-_BLOCK_BYTES = 512
+_TOKEN_CHECK_SECONDS = 60
 
 
 class Kubelet:
@@ -59,6 +59,7 @@ class Kubelet:
         log_watcher: DirectoryWatcher,
     ) -> None:
         self._directories = directories
+        self._archive = directories.archive
         self._new_sandbox = new_sandbox
         self._status_manager = status_manager
         self._events = events
@@ -68,8 +69,11 @@ class Kubelet:
         # Namespace and name → UID of the current pod; an earlier pod of that name may still be terminating.
         self._uids: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.evictions = EvictionManager(directories, self._workers, log_watcher.prepare_removal)
+        self.on_pod_added: Callable[[Json], None] = lambda _pod: None
         self._to_refresh: set[tuple[str, str]] = set()
         self._refresh_timer: asyncio.TimerHandle | None = None
+        self._token_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Adopt the pods of an earlier daemon or kill their processes, then run a worker for every bound pod."""
@@ -86,6 +90,7 @@ class Kubelet:
         for pod in pods.values():
             self._on_pod(pod)
         self._status_manager.listen(self._on_change)
+        self._renew_tokens()
 
     def _remove_cgroups_except(self, run_ids: set[str]) -> None:
         groups = cgroups.find(self._directories.cluster)
@@ -112,7 +117,7 @@ class Kubelet:
             events=self._events,
             faults=self._faults,
             log_watcher=self._log_watcher,
-            on_store_error=self.evict_if_disk_is_full,
+            on_store_error=self.evictions.check_soon,
             state=state,
         )
 
@@ -121,33 +126,32 @@ class Kubelet:
         await asyncio.gather(*(worker.shut_down() for worker in tuple(self._workers.values())))
 
     async def stop(self, *, ends_pods: bool) -> None:
-        if self._refresh_timer is not None:
-            self._refresh_timer.cancel()
+        for timer in (self._refresh_timer, self._token_timer):
+            if timer is not None:
+                timer.cancel()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if ends_pods:
-            await asyncio.gather(*map(self._end_supervisor, self._directories.all()))
+            await asyncio.gather(*map(self._directories.end_pod, self._directories.all()))
         self._tasks.clear()
 
     async def _remove_unadopted(self, folder: PodDirectory) -> None:
         """Remove the processes and files of a pod of an earlier daemon."""
-        await self._end_supervisor(folder)
+        await self._directories.end_pod(folder)
         try:
-            await asyncio.to_thread(directory.remove, folder.path)
+            if self._archive is not None and not self._directories.is_ephemeral:
+                await asyncio.to_thread(self._archive.keep, folder)
+            await asyncio.to_thread(file_trees.remove, folder.path)
         except OSError as error:
             logger.warning("cannot remove %s: %s", folder.path, error)
-
-    async def _end_supervisor(self, folder: PodDirectory) -> None:
-        with contextlib.suppress(OSError):
-            supervisor = SupervisorClient(folder.path, lambda _: None, lambda: None)
-            await supervisor.end()
-            return
-        await self._directories.kill_orphaned_processes(folder)
 
     # Changes in the API server
 
     def _on_change(self, change: Change) -> None:
+        if change.resource == _NAMESPACES and change.after is None and self._archive is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._archive.remove_namespace, change.key)
+            return
         namespace = change.key.partition("/")[0]
         if change.resource == _PODS:
             self._on_pod_change(change)
@@ -178,6 +182,7 @@ class Kubelet:
         uid = worker.pod["metadata"]["uid"]
         self._uids[_pod_key(worker.pod)] = uid
         self._workers[uid] = worker
+        self.on_pod_added(worker.pod)
         task = self._tasks[uid] = asyncio.create_task(worker.run())
         task.add_done_callback(lambda _: self._remove(uid))
 
@@ -185,24 +190,7 @@ class Kubelet:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
 
-    # Disk pressure and injected faults
-
-    def evict_if_disk_is_full(self) -> None:
-        """Evict the running pod that uses the most disk space if the data directory's disk is full.
-
-        This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a
-        time, since the space that it frees may be enough.
-        """
-        free = directory.low_free_bytes(self._directories.path)
-        workers = self._workers.values()
-        running = [worker for worker in workers if worker.record.is_anything_running]
-        if free is None or not running or any(worker.is_being_evicted for worker in workers):
-            return
-        largest = max(running, key=lambda worker: _disk_usage(worker.sandbox.folder.path))
-        largest.evict(
-            "The node was low on resource: ephemeral-storage."
-            f" Threshold quantity: {directory.MIN_FREE_BYTES}, available: {free // 1024}Ki."
-        )
+    # Injected faults
 
     def end_containers(self, namespace: str, pod: str, uid: str, container: str, code: int) -> bool:
         """Kill containers, report `code` as their exit code, and return whether any was running.
@@ -241,14 +229,25 @@ class Kubelet:
             if (_PODS, namespace) in due:
                 worker.refresh_hosts()
 
+    def _renew_tokens(self) -> None:
+        """Renew the tokens that are due, and check again later."""
+        for worker in self._workers.values():
+            worker.sandbox.renew_tokens(worker.pod)
+        loop = asyncio.get_running_loop()
+        self._token_timer = loop.call_later(_TOKEN_CHECK_SECONDS, self._renew_tokens)
+
     # Resource usage
+
+    def pods(self) -> Iterator[Json]:
+        return (worker.pod for worker in tuple(self._workers.values()))
 
     def runs(self) -> Iterator[ContainerRun]:
         for uid, worker in self._workers.items():
             node = worker.pod["spec"]["nodeName"]
             for container, started in worker.containers.running_containers():
                 target = Target(started.init_pid, started.cgroups)
-                yield ContainerRun(uid, node, container.name, started.run_id, started.at, target)
+                gpus = assigned_gpus(worker.pod, specs.container(worker.pod, container.name))
+                yield ContainerRun(uid, node, container.name, started.run_id, started.at, target, gpus)
 
     # PodRuntime, for the API server
 
@@ -261,6 +260,8 @@ class Kubelet:
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
     ) -> AsyncGenerator[bytes, None]:
+        if options.uid and self._uids.get(object_key(namespace, pod)) != options.uid:
+            return self._archived_log(namespace, pod, container, options)
         worker = self._worker(namespace, pod)
         record = worker.record.container(container)
         # While a container waits for its restart, its current run is the one that has ended.
@@ -275,6 +276,30 @@ class Kubelet:
         selection = log_reader.selection(options, datetime.now(UTC))
         return log_reader.read(
             folder, file, selection, follow=options.follow, is_over=is_over, watcher=self._log_watcher
+        )
+
+    def _archived_log(
+        self, namespace: str, pod: str, container: str, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the log of a deleted pod of this namespace and name. If the pod with
+        this UID has another name or namespace, it is not found."""
+        found = None if self._archive is None else self._archive.find(options.uid)
+        if found is None or (found[0].namespace, found[0].name) != (namespace, pod):
+            raise api_errors.not_found("", _PODS, pod)
+        owner, folder = found
+        container = container or owner.containers[0]
+        if container not in owner.containers:
+            raise api_errors.bad_request(f"container {container} is not valid for pod {pod}")
+        file = log_archive.newest_file(folder, container, previous=options.previous)
+        if file is None:
+            raise api_errors.bad_request(f"container {container} of the deleted pod {pod} has no such log")
+        return log_reader.read(
+            folder.logs(container),
+            file,
+            log_reader.selection(options, datetime.now(UTC)),
+            follow=False,
+            is_over=lambda: True,
+            watcher=self._log_watcher,
         )
 
     async def exec(
@@ -321,12 +346,3 @@ def _run_id(worker: PodWorker, container: str) -> str:
 
 def _pod_key(pod: Json) -> str:
     return object_key(pod["metadata"]["namespace"], pod["metadata"]["name"])
-
-
-def _disk_usage(folder: Path) -> int:
-    total = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += Path(path, name).lstat().st_blocks * _BLOCK_BYTES
-    return total

@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,14 +17,14 @@ import msgspec
 import windlass
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.localcluster.kubelet.lifecycle.statuses import RUNTIME
+from windlass.localcluster.sandbox import kernel
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.localcluster.scheduler.nodes import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"
 # An address reserved for documentation. A socket connected to it has the local address of the default route.
 _REMOTE_ADDRESS = ("192.0.2.1", 9)
-_GPU_DEVICE = re.compile(r"nvidia\d+")
-_GPU_UUID_PREFIXES = ("GPU-", "MIG-")
 
 
 def _cpus() -> int:
@@ -44,10 +44,9 @@ def _address() -> str:
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions, environment variables and root directory that this module uses; tests replace them."""
+    """The functions and the root directory that this module uses; tests replace them."""
 
     root: Path = Path("/")
-    environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
     uname: Callable[[], platform.uname_result] = platform.uname
     mac_version: Callable[[], str] = lambda: platform.mac_ver()[0]
     cpus: Callable[[], int] = _cpus
@@ -59,7 +58,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 SYSTEM = Sources()
 
 
-def detect(data: Path, sources: Sources = SYSTEM) -> Machine:
+def detect(data: Path, sources: Sources = SYSTEM, gpus: tuple[Gpu, ...] = ()) -> Machine:
     """Return the properties of this machine. `data` is the directory on whose disk the pods write."""
     uname = sources.uname()
     return Machine(
@@ -67,51 +66,17 @@ def detect(data: Path, sources: Sources = SYSTEM) -> Machine:
         cpu=min([sources.cpus(), *_cpu_limits(sources)]),
         memory_bytes=min([_memory(sources), *_memory_limits(sources)]),
         storage_bytes=_storage(data, sources),
-        gpus=len(gpu_ids(sources)),
+        gpus=gpus,
         architecture=_ARCHITECTURES.get(uname.machine, uname.machine.lower()),
         operating_system=uname.system.lower(),
         os_image=_os_image(uname, sources),
         kernel_version=uname.release,
-        machine_id=_text(sources.root / "etc/machine-id"),
-        boot_id=_text(sources.root / "proc/sys/kernel/random/boot_id"),
+        machine_id=kernel.read_text(sources.root / "etc/machine-id").strip(),
+        boot_id=kernel.read_text(sources.root / "proc/sys/kernel/random/boot_id").strip(),
         address=_own_address(sources),
         version=discovery.version()["gitVersion"],
         runtime_version=f"{RUNTIME}://{windlass.__version__}",
     )
-
-
-def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
-    """Return the ids of the GPUs that the daemon may use: from its CUDA_VISIBLE_DEVICES, or else their numbers.
-
-    Nodes and pods identify a GPU by its position in this order, from 0; see `visible_devices`.
-    """
-    folder = sources.root / "dev"
-    count = sum(1 for one in _names(folder) if _GPU_DEVICE.fullmatch(one))
-    chosen = sources.environment.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return tuple(map(str, range(count)))
-    return tuple(dict.fromkeys(_valid_gpu_ids(chosen.split(","), count))) if count else ()
-
-
-def visible_devices(ids: Sequence[str], positions: Iterable[int]) -> str:
-    """Return CUDA_VISIBLE_DEVICES for a container with the GPUs at these positions in `ids`."""
-    return ",".join(ids[position] for position in positions if position < len(ids))
-
-
-def _valid_gpu_ids(entries: Iterable[str], count: int) -> Iterator[str]:
-    """Yield the valid entries. Like CUDA, stop at the first invalid one."""
-    for entry in map(str.strip, entries):
-        is_number = entry.isdecimal() and entry.isascii() and int(entry) < count
-        if not is_number and not entry.startswith(_GPU_UUID_PREFIXES):
-            return
-        yield entry
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return []
 
 
 # Limits of cgroups v1 and v2, including those of all parent cgroups.
@@ -119,16 +84,19 @@ def _names(folder: Path) -> list[str]:
 
 def _cpu_limits(sources: Sources) -> Iterator[int]:
     for group in _groups(sources, "cpu"):
-        quota, _, period = _text(group / "cpu.max").partition(" ")
-        quota = quota or _text(group / "cpu.cfs_quota_us")
-        period = period or _text(group / "cpu.cfs_period_us")
+        quota, _, period = kernel.read_text(group / "cpu.max").strip().partition(" ")
+        quota = quota or kernel.read_text(group / "cpu.cfs_quota_us").strip()
+        period = period or kernel.read_text(group / "cpu.cfs_period_us").strip()
         if quota.isdecimal() and period.isdecimal() and int(period):
             yield max(1, math.floor(int(quota) / int(period)))
 
 
 def _memory_limits(sources: Sources) -> Iterator[int]:
     for group in _groups(sources, "memory"):
-        limit = _text(group / "memory.max") or _text(group / "memory.limit_in_bytes")
+        limit = (
+            kernel.read_text(group / "memory.max").strip()
+            or kernel.read_text(group / "memory.limit_in_bytes").strip()
+        )
         if limit.isdecimal():
             yield int(limit)
 
@@ -136,7 +104,7 @@ def _memory_limits(sources: Sources) -> Iterator[int]:
 def _groups(sources: Sources, controller: str) -> Iterator[Path]:
     """Yield the directories of the daemon's cgroups for this controller, and of their parents."""
     cgroup_root = sources.root / "sys/fs/cgroup"
-    for line in _text(sources.root / "proc/self/cgroup").splitlines():
+    for line in kernel.read_text(sources.root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -147,7 +115,9 @@ def _groups(sources: Sources, controller: str) -> Iterator[Path]:
 
 
 def _memory(sources: Sources) -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB$", _text(sources.root / "proc/meminfo"), re.MULTILINE)
+    found = re.search(
+        r"^MemTotal:\s+(\d+) kB$", kernel.read_text(sources.root / "proc/meminfo"), re.MULTILINE
+    )
     return int(found[1]) * 1024 if found else sources.memory_bytes()
 
 
@@ -160,7 +130,9 @@ def _storage(data: Path, sources: Sources) -> int:
 def _os_image(uname: platform.uname_result, sources: Sources) -> str:
     if uname.system == "Darwin":
         return f"macOS {sources.mac_version()}".strip()
-    named = re.search(r'^PRETTY_NAME="?([^"\n]+)"?$', _text(sources.root / "etc/os-release"), re.MULTILINE)
+    named = re.search(
+        r'^PRETTY_NAME="?([^"\n]+)"?$', kernel.read_text(sources.root / "etc/os-release"), re.MULTILINE
+    )
     return named[1] if named else uname.system
 
 
@@ -170,11 +142,3 @@ def _own_address(sources: Sources) -> str:
     except OSError:
         return _LOOPBACK
     return _LOOPBACK if found in ("", "0.0.0.0") else found  # noqa: S104 — nothing is bound to it
-
-
-def _text(file: Path) -> str:
-    """Return the text of a file; empty if it does not exist or is not readable."""
-    try:
-        return file.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -49,7 +49,8 @@ def sync(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
 def updated_node(old: Json, new: Json) -> Json:
     """Return the stored node with the new properties of the machine."""
     meta = old["metadata"]
-    kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != gpus.ANNOTATION}
+    ours_of_old = (gpus.ANNOTATION, gpus.IN_USE_ANNOTATION)
+    kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key not in ours_of_old}
     annotations = kept | (new["metadata"].get("annotations") or {})
     labels = (meta.get("labels") or {}) | new["metadata"]["labels"]
     former = {one["type"]: one for one in specs.status(old).get("conditions") or ()}

@@ -140,13 +140,11 @@ def connect(path: Path, incoming: Any) -> Channel[Any]:
 
 
 async def wait_until_readable(descriptor: int) -> None:
-    """Wait until the descriptor is readable."""
     loop = asyncio.get_running_loop()
     await _wait(descriptor, loop.add_reader, loop.remove_reader)
 
 
 async def wait_until_writable(descriptor: int) -> None:
-    """Wait until the descriptor is writable."""
     loop = asyncio.get_running_loop()
     await _wait(descriptor, loop.add_writer, loop.remove_writer)
 

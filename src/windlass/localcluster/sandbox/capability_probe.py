@@ -1,4 +1,4 @@
-"""Determine which isolation this machine allows: namespaces with or without a user namespace.
+"""Determine which isolation this machine allows: namespaces, with or without a user namespace, and restrictions.
 
 A short-lived child process tries to create them, since a kernel, a distribution or a surrounding container can forbid
 them in many ways.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from windlass.localcluster.sandbox import child_process, kernel
+from windlass.localcluster.sandbox import child_process, kernel, messages, seccomp
 
 _NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
 Unshare = Callable[[int], None]
@@ -60,6 +60,43 @@ def _try_namespaces(unshare: Unshare) -> bytes:
     # The new PID namespace starts with the next child.
     child_process.call(lambda: (_try_root(), ()))
     return extra
+
+
+def probe_security(*, has_namespaces: bool) -> messages.Security:
+    """Return the restrictions that this machine can apply. This forks: call it in a single-threaded process."""
+    if sys.platform != "linux":
+        return messages.Security()
+    return messages.Security(
+        no_new_privileges=True,
+        read_only_root=has_namespaces and _works(_try_read_only_mount),
+        has_seccomp_filter=_works(_try_seccomp_filter),
+        # Programs of other users have no capabilities.
+        capabilities=kernel.bounding_set() if os.geteuid() == 0 else 0,
+    )
+
+
+def _works(attempt: Callable[[], None]) -> bool:
+    def work() -> tuple[bytes, tuple[int, ...]]:
+        attempt()
+        return b"", ()
+
+    try:
+        child_process.call(work)
+    except OSError:
+        return False
+    return True
+
+
+def _try_read_only_mount() -> None:
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", _MOUNT_POINT, "tmpfs")
+    kernel.make_read_only(_MOUNT_POINT)
+
+
+def _try_seccomp_filter() -> None:
+    kernel.forbid_new_privileges()
+    kernel.install_seccomp_filter(seccomp.program(os.uname().machine, 0))
 
 
 def _try_root() -> bytes:

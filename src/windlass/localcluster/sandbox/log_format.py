@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 MAX_PART_BYTES = 16 * 1024
+MAX_STATE_BYTES = 4096
+"""Maximum length of the state of an incomplete line."""
 # Length of the prefix `2016-10-06T00:17:09.669794202Z stdout F `.
 HEADER_BYTES = 40
 
@@ -99,6 +101,21 @@ def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
 
 def _header(stream: str, at: int, tag: str) -> bytes:
     return f"{format_timestamp(at)} {stream} {tag} ".encode()
+
+
+def unfinished_state(rest: bytes) -> bytes:
+    """Return the visible part of an incomplete line with carriage returns, e.g. of a progress bar; empty for other
+    lines. Each carriage return starts a part that overwrites the previous one."""
+    if b"\r" not in rest:
+        return b""
+    parts = (part.strip() for part in reversed(rest[-MAX_STATE_BYTES:].split(b"\r")))
+    return next(filter(None, parts), b"").replace(b"\n", b"")
+
+
+def unfinished_name(name: str) -> str:
+    """Return the name of the file with the current state of the incomplete line of a log. The state ends with
+    a newline; the rest of the file is ignored. It is empty if the last line is complete or has no carriage return."""
+    return f"{name}.unfinished"
 
 
 def output_bytes(lines: bytes) -> int:

@@ -17,8 +17,10 @@ class Mount(msgspec.Struct, frozen=True):
     source: str
     target: str
     read_only: bool = False
-    # Path below `source`, for sources that only processes of the pod can see. It is created if it is missing.
+    # Path below `source`, created if it is missing.
     sub_path: str = ""
+    # Whether the mount only hides files of the host. It is left out if `target` is missing or inside another mount.
+    hides: bool = False
 
 
 class MemoryFolder(msgspec.Struct, frozen=True, tag=True):
@@ -26,6 +28,7 @@ class MemoryFolder(msgspec.Struct, frozen=True, tag=True):
 
     path: str
     size: int | None = None
+    mode: int = 0o777
 
 
 class NfsFolder(msgspec.Struct, frozen=True, tag=True):
@@ -69,6 +72,17 @@ class Limits(msgspec.Struct, frozen=True):
     cpu_milli: int | None = None
 
 
+class Security(msgspec.Struct, frozen=True):
+    """The restrictions of a container; in `Ready`, those that this machine can apply."""
+
+    no_new_privileges: bool = False
+    # Volumes, /proc and /dev stay writable.
+    read_only_root: bool = False
+    has_seccomp_filter: bool = False
+    # Capabilities that the processes can have, as a bit mask; None: those of the daemon.
+    capabilities: int | None = None
+
+
 class ContainerPlan(msgspec.Struct, frozen=True):
     """One run of one container. `id` is unique."""
 
@@ -84,10 +98,13 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     image: str = ""
     user: User = User()
     limits: Limits = Limits()
+    security: Security = Security()
     has_stdin: bool = False
     # stdinOnce: close stdin after the first attached client has closed it.
     ends_stdin: bool = False
     is_terminal: bool = False
+    # Device files of the host that the container may not see, e.g. /dev/nvidia1.
+    hidden_devices: tuple[str, ...] = ()
 
 
 # To the spawner
@@ -192,6 +209,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True, rename={"has_namespaces": "is
     prefix_length: int = 0
     nameservers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    security: Security = Security()
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -227,13 +245,12 @@ class Started(
     cgroups: tuple[str, ...] = ()
 
 
-class NotStarted(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID | {"is_command_error": "is_command"}):
-    """The process could not be started. `is_command_error`: the container was set up, but could not run its command."""
+class NotStarted(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
+    """The process could not be started."""
 
     run_id: str
     message: str
     at: float
-    is_command_error: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):

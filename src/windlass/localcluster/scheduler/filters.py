@@ -103,14 +103,14 @@ def _port_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
 
 
 def _resource_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
-    amounts = pod_info.requests.amounts
-    short = [name for name, amount in amounts.items() if amount > node_info.free(name)]
+    amounts, tasks_per_gpu = pod_info.requests.amounts, pod_info.requests.tasks_per_gpu
+    short = [name for name, amount in amounts.items() if amount > node_info.free(name, tasks_per_gpu)]
     reasons = [f"Insufficient {name}" for name in short]
     if node_info.free_pod_slots < 1:
         reasons.append("Too many pods")
     if not reasons:
         return None
-    is_too_small = any(amounts[name] > node_info.allocatable.get(name, 0) for name in short)
+    is_too_small = any(amounts[name] > node_info.total(name) for name in short)
     return Rejection(tuple(reasons), is_final=is_too_small)
 
 

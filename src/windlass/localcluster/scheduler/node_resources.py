@@ -3,18 +3,16 @@
 CPU is counted in millicores and everything else in whole units, rounded up, as in kube-scheduler.
 """
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import ROUND_CEILING
 from typing import Any
 
 import msgspec
 
-from windlass.k8s import quantities
+from windlass.k8s import pod_resources
+from windlass.k8s.pod_resources import Amounts
 from windlass.localcluster.scheduler import gpus, node_constraints
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.model.base import Json
-
-Amounts = dict[str, int]
 
 PODS = "pods"
 # Requests assumed for a container without requests. They are used only to compare nodes, so that pods without requests
@@ -42,7 +40,9 @@ class PodRequests(msgspec.Struct, frozen=True):
     nonzero: Amounts
     ports: tuple[HostPort, ...]
     priority: int
-    gpus: tuple[int, ...]
+    gpus: tuple[Gpu, ...]
+    """The assigned GPUs."""
+    tasks_per_gpu: int = 1
 
 
 class PodInfo(msgspec.Struct, frozen=True):
@@ -69,14 +69,36 @@ class NodeInfo(msgspec.Struct, frozen=True):
     def free_pod_slots(self) -> int:
         return self.allocatable.get(PODS, 0) - len(self.pods)
 
-    def free(self, resource: str) -> int:
-        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
+    def total(self, resource: str) -> int:
+        """Return the amount that one pod could have if there were no other pods."""
+        return self.allocatable.get(gpus.base(resource) if gpus.is_shared(resource) else resource, 0)
+
+    def free(self, resource: str, tasks_per_gpu: int = 1) -> int:
+        if gpus.is_shared(resource):
+            return self._free_shared(resource, tasks_per_gpu)
+        is_shared = {gpu for gpu, limits in self._gpu_holders(resource).items() if limits[0] > 1}
+        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0) - len(is_shared)
+
+    def _free_shared(self, resource: str, tasks_per_gpu: int) -> int:
+        own = gpus.base(resource)
+        holders = self._gpu_holders(own).values()
+        return max(self.free(own), 0) + sum(gpus.has_room(limits, tasks_per_gpu) for limits in holders)
+
+    def _gpu_holders(self, resource: str = "") -> dict[str, list[int]]:
+        """Return the limits of the pods that use a GPU, by its ID; only GPUs of one resource if it is given."""
+        holders: dict[str, list[int]] = {}
+        for requests in self.pods.values():
+            for gpu in requests.gpus:
+                if resource in ("", gpus.base(gpu.resource)):
+                    limit = requests.tasks_per_gpu if gpus.is_shared(gpu.resource) else 1
+                    holders.setdefault(gpu.id, []).append(limit)
+        return holders
 
     def with_pod(self, key: str, requests: PodRequests) -> "NodeInfo":
         return msgspec.structs.replace(
             self,
-            requested=_sum(self.requested, requests.amounts),
-            nonzero=_sum(self.nonzero, requests.nonzero),
+            requested=pod_resources.added(self.requested, requests.amounts),
+            nonzero=pod_resources.added(self.nonzero, requests.nonzero),
             pods={**self.pods, key: requests},
         )
 
@@ -84,35 +106,41 @@ class NodeInfo(msgspec.Struct, frozen=True):
         requests = self.pods[key]
         return msgspec.structs.replace(
             self,
-            requested=_sum(self.requested, _negative(requests.amounts)),
-            nonzero=_sum(self.nonzero, _negative(requests.nonzero)),
+            requested=pod_resources.added(self.requested, _negative(requests.amounts)),
+            nonzero=pod_resources.added(self.nonzero, _negative(requests.nonzero)),
             pods={other: theirs for other, theirs in self.pods.items() if other != key},
         )
 
-    def choose_gpus(self, count: int) -> tuple[int, ...] | None:
-        owned = gpus.of_node(self.node, self.allocatable.get(gpus.RESOURCE, 0))
-        return gpus.choose(count, owned, (gpu for requests in self.pods.values() for gpu in requests.gpus))
+    def choose_gpus(self, requests: PodRequests) -> tuple[Gpu, ...] | None:
+        owned = gpus.of_node(self.node, self.allocatable)
+        available = {gpu.resource for gpu in owned}
+        requested = {
+            name: amount for name, amount in requests.amounts.items() if gpus.base(name) in available
+        }
+        in_use = gpus.in_use(self.node)
+        return gpus.choose(requested, requests.tasks_per_gpu, owned, self._gpu_holders(), in_use)
 
 
 def node_info_of(node: Json) -> NodeInfo:
     """Return the node without any pods."""
-    allocatable = _amounts((node.get("status") or {}).get("allocatable") or {})
+    allocatable = pod_resources.amounts_of((node.get("status") or {}).get("allocatable") or {})
     return NodeInfo(node, allocatable, {}, {}, {})
 
 
 def requests_of(pod: Json) -> PodRequests:
     spec = pod["spec"]
-    amounts = _total(spec, {})
+    amounts = pod_resources.total(spec, {})
     return PodRequests(
         amounts={name: amount for name, amount in amounts.items() if amount > 0},
         nonzero={
             name: amount
-            for name, amount in _total(spec, _NONZERO_DEFAULTS).items()
+            for name, amount in pod_resources.total(spec, _NONZERO_DEFAULTS).items()
             if name in _NONZERO_DEFAULTS
         },
         ports=tuple(_host_ports(spec)),
         priority=spec.get("priority") or 0,
-        gpus=gpus.annotated(pod, amounts.get(gpus.RESOURCE, 0)),
+        gpus=gpus.annotated(pod, amounts),
+        tasks_per_gpu=gpus.tasks_per_gpu(pod) if any(map(gpus.is_shared, amounts)) else 1,
     )
 
 
@@ -125,58 +153,13 @@ def is_finished(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Return whether an init container keeps running next to the containers."""
-    return container.get("restartPolicy") == "Always"
-
-
-def _total(spec: Json, defaults: Mapping[str, str]) -> Amounts:
-    """Return the requests of a pod while its containers run or, if greater, during initialization, plus overhead."""
-    running: Amounts = {}
-    for container in spec.get("containers") or ():
-        running = _sum(running, _requests(container, defaults))
-    sidecars: Amounts = {}
-    starting: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        own = _requests(container, defaults)
-        if is_sidecar(container):
-            running, sidecars = _sum(running, own), _sum(sidecars, own)
-        # Each init container runs next to the sidecars started before it.
-        starting = _greater(starting, sidecars if is_sidecar(container) else _sum(sidecars, own))
-    # Pod-level requests replace the sum of the containers' requests.
-    total = {**_greater(running, starting), **_requests(spec, {})}
-    return _sum(total, _amounts(spec.get("overhead") or {}))
-
-
-def _requests(holder: Mapping[str, Any], defaults: Mapping[str, str]) -> Amounts:
-    return _amounts({**defaults, **((holder.get("resources") or {}).get("requests") or {})})
-
-
-def _amounts(quantities_by_name: Mapping[str, str]) -> Amounts:
-    return {name: _amount(quantity, name == "cpu") for name, quantity in quantities_by_name.items()}
-
-
-@functools.lru_cache(maxsize=4096)
-def _amount(quantity: str, in_thousandths: bool) -> int:
-    amount = quantities.parse(quantity)
-    return int((amount.scaleb(3) if in_thousandths else amount).to_integral_value(ROUND_CEILING))
-
-
 def _host_ports(spec: Json) -> Iterator[HostPort]:
-    sidecars = filter(is_sidecar, spec.get("initContainers") or ())
+    sidecars = filter(pod_resources.is_sidecar, spec.get("initContainers") or ())
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
                 address = port.get("hostIP") or _ANY_ADDRESS
                 yield HostPort(address, port.get("protocol") or "TCP", port["hostPort"])
-
-
-def _sum(one: Amounts, other: Amounts) -> Amounts:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
-
-
-def _greater(one: Amounts, other: Amounts) -> Amounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def _negative(amounts: Amounts) -> Amounts:
@@ -203,8 +186,12 @@ class SchedulerCache:
     def capacity(self, pod_info: PodInfo) -> int:
         """Return how many pods with these requests all nodes together could run if they had no other pods."""
         amounts = {**pod_info.requests.amounts, PODS: 1}
+        pods_per_unit = dict.fromkeys(filter(gpus.is_shared, amounts), pod_info.requests.tasks_per_gpu)
         return sum(
-            min(node_info.allocatable.get(name, 0) // amount for name, amount in amounts.items())
+            min(
+                node_info.total(name) * pods_per_unit.get(name, 1) // amount
+                for name, amount in amounts.items()
+            )
             for node_info in self._nodes.values()
         )
 

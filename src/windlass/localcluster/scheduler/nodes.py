@@ -8,12 +8,14 @@ divided evenly, and a node without GPUs does not list the resource.
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from windlass.k8s import quantities
 from windlass.localcluster.scheduler import gpus
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.model.base import Json
 
 INDEX_LABEL = "windlass.dev/node-index"
@@ -36,7 +38,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cpu: int
     memory_bytes: int
     storage_bytes: int = 0
-    gpus: int = 0
+    gpus: tuple[Gpu, ...] = ()
     architecture: str
     operating_system: str = "linux"
     os_image: str = ""
@@ -53,8 +55,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 def nodes(machine: Machine, count: int, now: str) -> list[Json]:
     """Return `count` nodes of one machine, ready as of `now`."""
     names = [name_of_only_node(machine.host_name)] if count == 1 else [f"windlass-{i}" for i in range(count)]
-    shares = _split_evenly(range(machine.gpus), count)
-    return [_node(machine, index, names[index], shares[index], count, now) for index in range(count)]
+    resources = dict.fromkeys(gpu.resource for gpu in machine.gpus)
+    shares = [
+        _split_evenly([gpu for gpu in machine.gpus if gpu.resource == each], count) for each in resources
+    ]
+    own = [[gpu for share in shares for gpu in share[index]] for index in range(count)]
+    return [_node(machine, index, names[index], own[index], count, now) for index in range(count)]
 
 
 def name_of_only_node(host_name: str) -> str:
@@ -64,8 +70,8 @@ def name_of_only_node(host_name: str) -> str:
     return ".".join(filter(None, labels))[:253].strip(".-") or "windlass-0"
 
 
-def _node(machine: Machine, index: int, name: str, own_gpus: Sequence[int], count: int, now: str) -> Json:
-    capacity = _capacity(machine, len(own_gpus), count)
+def _node(machine: Machine, index: int, name: str, own_gpus: Sequence[Gpu], count: int, now: str) -> Json:
+    capacity = _capacity(machine, own_gpus, count)
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -100,7 +106,7 @@ def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
     }
 
 
-def _capacity(machine: Machine, own_gpus: int, count: int) -> dict[str, str]:
+def _capacity(machine: Machine, own_gpus: Sequence[Gpu], count: int) -> dict[str, str]:
     cpu = _share(machine.cpu * 1000, count, _MIN_MILLICORES)
     memory = _share(machine.memory_bytes, count, _MIN_MEMORY)
     amounts = {
@@ -110,20 +116,19 @@ def _capacity(machine: Machine, own_gpus: int, count: int) -> dict[str, str]:
     }
     if machine.storage_bytes:
         amounts["ephemeral-storage"] = f"{machine.storage_bytes // count // 1024}Ki"
-    if own_gpus:
-        amounts[gpus.RESOURCE] = str(own_gpus)
-    return amounts
+    gpu_counts = Counter(gpu.resource for gpu in own_gpus)
+    return amounts | {resource: str(number) for resource, number in gpu_counts.items()}
 
 
 def _share(whole: int, count: int, least: int) -> int:
     return max(whole // count, min(whole, least))
 
 
-def _split_evenly(numbers: Sequence[int], count: int) -> list[Sequence[int]]:
+def _split_evenly(items: Sequence[Gpu], count: int) -> list[Sequence[Gpu]]:
     """Split a sequence into `count` parts, in order and as evenly as possible."""
-    each, more = divmod(len(numbers), count)
+    each, more = divmod(len(items), count)
     starts = [index * each + min(index, more) for index in range(count + 1)]
-    return [numbers[start:end] for start, end in itertools.pairwise(starts)]
+    return [items[start:end] for start, end in itertools.pairwise(starts)]
 
 
 def _condition(type_: str, status: str, reason: str, message: str, now: str) -> Json:

@@ -106,12 +106,13 @@ class Scheduler(ControlLoop):
             if error.code not in (404, 409):
                 logger.warning("cannot schedule pod %s: %s", key, error.message)
             self._pending.drop(key)
-            return True
+            has_written = True
         except Exception:
             logger.exception("scheduling of pod %s failed", key)
             self._pending.drop(key)
-            return True
-        if has_written and not self._store.is_committed:
+            has_written = True
+        # The result may depend on uncommitted writes, also of other components.
+        if not self._store.is_committed:
             self._store.on_commit(self._after_commit)
         return has_written
 
@@ -157,8 +158,7 @@ class Scheduler(ControlLoop):
             self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
 
     def _gpu_annotation(self, pending: PendingPod, node: str) -> dict[str, str]:
-        count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
-        chosen = self._cache.node_info(node).choose_gpus(count) if count else None
+        chosen = self._cache.node_info(node).choose_gpus(pending.pod_info.requests)
         return {gpus.ANNOTATION: gpus.format_gpus(chosen)} if chosen else {}
 
     def _report_unschedulable(self, key: str, pending: PendingPod, message: str) -> bool:

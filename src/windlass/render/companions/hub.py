@@ -17,6 +17,7 @@ from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import jupyter, password_files, rbac, servers
 from windlass.render.companions.servers import ResolvedCompanions, Server
+from windlass.render.storage import volumes
 from windlass.render.storage.nfs_shares import Share
 
 HUB_IMAGE = f"windlass-hub:{__version__}"
@@ -68,11 +69,9 @@ exec "$@"
 and the command."""
 
 
-def objects(
-    job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, namespace: str
-) -> tuple[Json, ...]:
+def objects(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> tuple[Json, ...]:
     files = _files(job, spec, resolved, share)
-    base = servers.base_server(job, Companion.HUB, spec, resolved, namespace, readiness_path="/hub/health")
+    base = servers.base_server(job, Companion.HUB, spec, resolved, readiness_path="/hub/health")
     server = msgspec.structs.replace(
         base,
         container=_container(job, spec, resolved, share),
@@ -117,7 +116,7 @@ def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share |
         **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_START_HUB, ()), image),
         **(servers.environment(job, resolved, *own) if resolved.is_embedded else {"env": list(own)}),
         "volumeMounts": [
-            *(helper_pods.mounts(job, share) if resolved.is_embedded else ()),
+            *(_task_mounts(job, share) if resolved.is_embedded else ()),
             {"name": _CONFIGURATION_VOLUME, "mountPath": _CONFIGURATION_FOLDER, "readOnly": True},
             {"name": _PASSWORD_VOLUME, "mountPath": _PASSWORD_FOLDER, "readOnly": True},
             {"name": _STATE_VOLUME, "mountPath": _STATE_FOLDER},
@@ -133,9 +132,13 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
         {"name": _STATE_VOLUME, "emptyDir": {}},
     ]
     if resolved.is_embedded:
-        return {**pod, "volumes": [*pod["volumes"], *own]}
+        return {**pod, "volumes": [*pod["volumes"], *volumes.shm_volumes(job, None, job.shm_size), *own]}
     account = {"serviceAccountName": server.name, "automountServiceAccountToken": True}
     return {**pod, **account, "volumes": own}
+
+
+def _task_mounts(job: Job, share: Share | None) -> list[Json]:
+    return [*helper_pods.mounts(job, share), *volumes.shm_mounts(job)]
 
 
 # Settings
@@ -181,14 +184,15 @@ def _user_pod(
     pod = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, spec.user_image)
     security_context = container.get("securityContext")
+    shm = volumes.shm_volumes(job, spec.resources, job.shm_size)
     return {
         "image": container["image"],
         "labels": {**job.labels, names.JOB_LABEL: job.name},
-        "spec": {**pod, "volumes": [*pod["volumes"], servers.HOME_VOLUME]},
+        "spec": {**pod, "volumes": [*pod["volumes"], *shm, servers.HOME_VOLUME]},
         "container": {
             "command": command,
             **servers.environment(job, resolved, {"name": "HOME", "value": servers.HOME}),
-            "volumeMounts": [*helper_pods.mounts(job, share), servers.HOME_MOUNT],
+            "volumeMounts": [*_task_mounts(job, share), servers.HOME_MOUNT],
             "terminationMessagePolicy": "FallbackToLogsOnError",
             **({"securityContext": security_context} if security_context else {}),
             **servers.resources_field(spec.resources),

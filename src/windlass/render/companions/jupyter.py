@@ -14,6 +14,7 @@ from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import rbac, servers, starter
 from windlass.render.companions.servers import ResolvedCompanions, Server
+from windlass.render.storage import volumes as job_volumes
 from windlass.render.storage.nfs_shares import Share
 
 CONFIG_FOLDER = "/windlass/jupyter"
@@ -76,17 +77,15 @@ class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):
     """Text of the first notebook. Empty: none."""
 
 
-def objects(
-    job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None, namespace: str
-) -> tuple[Json, ...]:
-    base = servers.base_server(
-        job, Companion.JUPYTER, spec, resolved, namespace, readiness_path=READINESS_PATH
-    )
+def objects(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None) -> tuple[Json, ...]:
+    base = servers.base_server(job, Companion.JUPYTER, spec, resolved, readiness_path=READINESS_PATH)
+    pod = servers.pod_spec(job, share)
     server = msgspec.structs.replace(
         base,
         container=_container(job, spec, resolved, share),
         pod={
-            **servers.pod_spec(job, share),
+            **pod,
+            "volumes": [*pod["volumes"], *job_volumes.shm_volumes(job, spec.resources, job.shm_size)],
             "serviceAccountName": spec.service_account or base.name,
             "automountServiceAccountToken": True,
         },
@@ -104,7 +103,7 @@ def _container(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Sha
     return {
         **helper_pods.container(job, str(Companion.JUPYTER), [], spec.image),
         **servers.environment(job, resolved, servers.address_variable()),
-        "volumeMounts": helper_pods.mounts(job, share),
+        "volumeMounts": [*helper_pods.mounts(job, share), *job_volumes.shm_mounts(job)],
         **servers.resources_field(spec.resources),
     }
 

@@ -103,7 +103,6 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def password_volume_source(self) -> Json:
-        """The source of the volume with the password hashes."""
         return {"secret": {"secretName": self.secret or self.name}}
 
 
@@ -117,16 +116,15 @@ def base_server(
     companion: Companion,
     spec: CompanionSpec,
     resolved: ResolvedCompanions,
-    namespace: str,
     *,
     readiness_path: str,
 ) -> Server:
-    """Return the common fields of a server. `namespace` is used if the job has none."""
+    """Return the common fields of a server."""
     secret = password_source(spec).secret
     return Server(
         companion=companion,
         job=job.name,
-        namespace=job.namespace or namespace,
+        namespace=job.namespace,
         labels=job.labels,
         name=name_of(job.name, companion),
         service_type=spec.service,

@@ -39,9 +39,9 @@ _RELOAD_SECONDS = 5
 
 
 def objects(
-    job: Job, spec: TensorBoard, resolved: ResolvedCompanions, share: Share | None, namespace: str
+    job: Job, spec: TensorBoard, resolved: ResolvedCompanions, share: Share | None
 ) -> tuple[Json, ...]:
-    server = servers.base_server(job, Companion.TENSORBOARD, spec, resolved, namespace, readiness_path="/")
+    server = servers.base_server(job, Companion.TENSORBOARD, spec, resolved, readiness_path="/")
     return servers.objects(
         msgspec.structs.replace(
             server,

@@ -2,14 +2,18 @@
 
 import math
 
-from windlass.model import names
+from windlass.model import feature_annotations, names
 from windlass.model.base import Json, manifest
+from windlass.model.feature_annotations import NONE
 from windlass.model.framework import CompletedPods, CompletionPolicySpec, ExecutionType, RetryBackoff
 from windlass.model.job import Job, Role
+from windlass.render import ssh
 from windlass.render.code import Code
 from windlass.render.framework import completion, pods
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import durations
+
+_ELASTIC_RETRIES = 3
 
 
 def framework(
@@ -25,6 +29,12 @@ def _metadata(job: Job) -> Json:
     annotations = {**job.annotations, names.RUNTIME_ANNOTATION: str(job.runtime)}
     if job.barrier:
         annotations[names.BARRIER_ANNOTATION] = "true"
+    if job.elastic_ranges:
+        annotations[names.ELASTIC_ANNOTATION] = feature_annotations.elastic_annotation(job.elastic_ranges)
+    commandless = completion.commandless_roles(job)
+    if commandless != completion.undecided_roles(job):
+        idle = (name for name in commandless if completion.is_idle_server(job, name))
+        annotations[names.IDLE_ANNOTATION] = ",".join(idle) or NONE
     metadata: Json = {"name": job.name}
     if job.namespace:
         metadata["namespace"] = job.namespace
@@ -43,7 +53,7 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_own_mounts: b
     return {
         **({"description": job.description} if job.description else {}),
         "executionType": str(ExecutionType.START),
-        "retryPolicy": _retries(job.retry.job, job.retry.transient),
+        "retryPolicy": _retries(job.retries.job, job.retries.transient),
         "completedPods": str(CompletedPods.KEEP),
         **{
             name: math.ceil(durations.parse(duration))
@@ -57,7 +67,9 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_own_mounts: b
                 "frameworkAttemptCompletionPolicy": _completion(policies[name]),
                 "task": {
                     "retryPolicy": _retries_of_task(job, role),
-                    "pod": pods.template(job, role, code, share, has_own_mounts=has_own_mounts),
+                    "pod": ssh.with_ssh(
+                        pods.template(job, role, code, share, has_own_mounts=has_own_mounts), job, name
+                    ),
                 },
             }
             for name, role in job.roles.items()
@@ -73,8 +85,13 @@ def _completion(policy: CompletionPolicySpec) -> Json:
 
 
 def task_retries(job: Job, role: Role) -> int:
-    """Return the maximum number of counted retries of a task: the role overrides the job."""
-    return job.retry.task if role.retry is None else role.retry
+    """Return the maximum number of counted retries of a task: the role overrides the job.
+
+    If worker-0 of an elastic job ends, torchrun ends in all other tasks, which are then retried like worker-0.
+    """
+    if role.retry is not None:
+        return role.retry
+    return max(job.retries.task, _ELASTIC_RETRIES) if job.elastic_ranges else job.retries.task
 
 
 def _retries_of_task(job: Job, role: Role) -> Json:
@@ -86,7 +103,7 @@ def _retries_of_task(job: Job, role: Role) -> Json:
     retries = task_retries(job, role)
     if retries == 0:
         return {"fancyRetryPolicy": False, "maxRetryCount": 0}
-    return _retries(retries, job.retry.transient)
+    return _retries(retries, job.retries.transient)
 
 
 def _retries(counted: int, uncounted: int) -> Json:

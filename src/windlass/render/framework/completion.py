@@ -3,15 +3,19 @@
 The first failure of a task ends the attempt, except for the tasks of notebooks and TensorBoards. A job succeeds as
 follows:
 
-* The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks, TensorBoards) do not have to
-  succeed.
+* The tasks of endless roles (parameter servers, evaluators, idle servers, workers of MPI, notebooks, TensorBoards) do
+  not have to succeed.
 * Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher or
   master; without such a role, or with another runtime, all of them. If the job also has other roles, it succeeds
   when all tasks of any one leader role have succeeded.
 * If all roles with tasks are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
+* An elastic role has succeeded when its minimum number of tasks has: torchrun ends at once in all tasks that train. A
+  task that is being retried at that moment can no longer succeed.
 """
 
 from collections.abc import Mapping
+
+import msgspec
 
 from windlass.model import role_names
 from windlass.model.base import Json
@@ -22,16 +26,15 @@ from windlass.render.framework import pods
 
 _OBSERVERS = role_names.NON_MEMBERS - {"evaluator"}
 """Roles whose failures do not end the attempt."""
-_MPI_LEADERS = frozenset({"launcher", "master"})
+MPI_LEADERS = frozenset({"launcher", "master"})
 _NEVER = -1
 
 
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
-    """Return the policies by role."""
     leader_names = leaders(job)
-    has_others = has_non_leaders(job)
+    are_counted = has_non_leaders(job) or bool(job.elastic_ranges)
     return {
-        name: role.completion or _policy(name, role, is_counted=name in leader_names and has_others)
+        name: role.completion or _policy(name, role, is_counted=name in leader_names and are_counted)
         for name, role in job.roles.items()
     }
 
@@ -56,21 +59,67 @@ def is_endless(job: Job, name: str) -> bool:
     """Return whether the tasks of the role run until they are stopped."""
     if name in role_names.NON_MEMBERS:
         return True
+    if job.runtime is Runtime.MPI:
+        return is_ssh_server(job, name)
     if job.runtime is not Runtime.TENSORFLOW:
         return False
     return role_names.type_of(name) == "ps" or is_idle_server(job, name)
 
 
 def is_idle_server(job: Job, name: str) -> bool:
-    """Return whether the tasks of the role have no command and therefore run a TensorFlow server."""
-    is_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
-    return is_member and not has_command(job, job.roles[name])
+    """Return whether the tasks of the role run an idle TensorFlow server."""
+    return bool(_idle(job, name)) and name in commandless_roles(job)
+
+
+def commandless_roles(job: Job) -> tuple[str, ...]:
+    """Return the roles of TensorFlow's cluster without a command: each runs idle servers, or the entrypoint of its
+    image."""
+    if job.runtime is not Runtime.TENSORFLOW:
+        return ()
+    members = (name for name in job.roles if role_names.is_member(name))
+    return tuple(name for name in members if not has_command(job, job.roles[name]))
+
+
+def undecided_roles(job: Job) -> tuple[str, ...]:
+    """Return the commandless roles of a job that does not set `idle` for them."""
+    return tuple(name for name in commandless_roles(job) if _idle(job, name) is None)
+
+
+def without_entrypoints(job: Job) -> Job:
+    """Return the job for a target that does not know the entrypoints of images: undecided roles are idle servers there,
+    as they were before there was `idle`."""
+    idle = {name: msgspec.structs.replace(job.roles[name], idle=True) for name in undecided_roles(job)}
+    return msgspec.structs.replace(job, roles={**job.roles, **idle})
+
+
+def _idle(job: Job, name: str) -> bool | None:
+    """Return the field `idle` of the role, otherwise of the job."""
+    role = job.roles[name]
+    return job.idle if role.idle is None else role.idle
+
+
+def is_ssh_server(job: Job, name: str) -> bool:
+    """Return whether the tasks of the role run sshd for mpirun: a job with a launcher needs no other command for its
+    workers, and the command of the job is the launcher's."""
+    is_worker = role_names.is_member(name) and name not in MPI_LEADERS
+    has_launcher = not MPI_LEADERS.isdisjoint(job.roles)
+    role = job.roles[name]
+    return (
+        job.runtime is Runtime.MPI
+        and is_worker
+        and has_launcher
+        and role.command is None
+        and not _has_command_in_pod(job, role)
+    )
 
 
 def has_command(job: Job, role: Role) -> bool:
     """Return whether the role or the job sets a command, or its `pod` sets a command or arguments for the tasks."""
-    is_set = role.command is not None or job.command is not None
-    return is_set or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
+    return pods.command_of(job, role) is not None or _has_command_in_pod(job, role)
+
+
+def _has_command_in_pod(job: Job, role: Role) -> bool:
+    return any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
 
 
 def _has_command(pod: Json, name: str) -> bool:
@@ -92,12 +141,13 @@ def _leader_candidates(runtime: Runtime, finite_roles: Mapping[str, Role]) -> tu
         workers = tuple(name for name, task_type in types.items() if task_type == "worker")
         return chiefs, workers, all_roles
     if runtime is Runtime.MPI:
-        return tuple(name for name in finite_roles if name in _MPI_LEADERS), all_roles
+        return tuple(name for name in finite_roles if name in MPI_LEADERS), all_roles
     return (all_roles,)
 
 
 def _policy(name: str, role: Role, *, is_counted: bool) -> CompletionPolicySpec:
+    needed = role.tasks if role.elastic is None else role.elastic.min
     return CompletionPolicySpec(
         min_failed_task_count=_NEVER if name in _OBSERVERS else 1,
-        min_succeeded_task_count=role.tasks if is_counted else _NEVER,
+        min_succeeded_task_count=needed if is_counted else _NEVER,
     )

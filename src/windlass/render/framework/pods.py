@@ -6,8 +6,8 @@ from windlass.k8s.strategic_merge import merge_pod_template
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
-from windlass.model.job import Job, Role, Value
-from windlass.model.resources import Resources
+from windlass.model.job import Command, Job, Role, Value
+from windlass.model.resources import TASKS_PER_GPU_ANNOTATION, Resources
 from windlass.render import code as job_code
 from windlass.render.code import Code
 from windlass.render.storage import volumes
@@ -33,10 +33,17 @@ def template(
     Even if `pod` sets an affinity, the pod is restricted to the nodes that have the host folders.
     """
     spec = job_code.with_code(_spec(job, role, share, has_own_mounts=has_own_mounts), code)
-    pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
+    metadata = _without_empty({"labels": dict(job.labels), "annotations": _annotations(job, role)})
+    pod: Json = {"metadata": metadata, "spec": spec} if metadata else {"spec": spec}
     merged = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
     nodes = nodes_with_folders(job)
     return merged if nodes is None else {**merged, "spec": restrict_to_nodes(merged.get("spec") or {}, nodes)}
+
+
+def _annotations(job: Job, role: Role) -> dict[str, str]:
+    resources = role.resources or job.resources
+    gpus = resources.requested_gpus if resources is not None else None
+    return {TASKS_PER_GPU_ANNOTATION: str(gpus.shared)} if gpus is not None and gpus.shared else {}
 
 
 def nodes_with_folders(job: Job) -> tuple[str, ...] | None:
@@ -70,6 +77,11 @@ def image_of(job: Job, role: Role) -> str:
     return role.image or job.image or NO_IMAGE
 
 
+def command_of(job: Job, role: Role) -> Command | None:
+    """Return the command of the role's tasks without the overrides of `pod`."""
+    return role.command if role.command is not None or role.idle else job.command
+
+
 def port_of(job: Job, role: Role) -> int | None:
     """Return the port of the role's tasks, or None if they have none."""
     default = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
@@ -85,7 +97,7 @@ def _spec(job: Job, role: Role, share: Share | None, *, has_own_mounts: bool) ->
     spec: Json = {
         "restartPolicy": "Never",
         "containers": [_container(job, role, share, has_own_mounts=has_own_mounts)],
-        "volumes": volumes.volumes_of(job, share, has_own_mounts=has_own_mounts),
+        "volumes": volumes.volumes_of(job, role, share, has_own_mounts=has_own_mounts),
         "serviceAccountName": job.service_account,
         "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
         "nodeSelector": {**job.node_selector, **role.node_selector},
@@ -100,9 +112,8 @@ def container(job: Job, role: Role) -> Json:
 
 
 def _container(job: Job, role: Role, share: Share | None, *, has_own_mounts: bool) -> Json:
-    port = port_of(job, role)
-    command = role.command if role.command is not None else job.command
-    variables = {**_secrets(job), **job.env, **role.env}
+    port, command = port_of(job, role), command_of(job, role)
+    variables = {**_secrets(job), **job.variables, **role.env}
     container: Json = {
         "name": container_name(job),
         "image": image_of(job, role),
@@ -111,7 +122,7 @@ def _container(job: Job, role: Role, share: Share | None, *, has_own_mounts: boo
         "env": _env(variables, has_own_mounts=has_own_mounts),
         "envFrom": list(job.env_from),
         "resources": resources_of(role.resources or job.resources),
-        "volumeMounts": volumes.mounts_of(job, share, has_own_mounts=has_own_mounts),
+        "volumeMounts": volumes.mounts_of(job, role, share, has_own_mounts=has_own_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return _without_empty(container, keep="volumeMounts")
@@ -148,8 +159,9 @@ def resources_of(resources: Resources | None) -> Json:
         for name, quantity in (("cpu", resources.cpus), ("memory", resources.memory))
         if quantity is not None
     }
-    gpus = {"nvidia.com/gpu": str(resources.gpus)} if resources.gpus else {}
-    return _without_empty({"requests": requests, "limits": {**requests, **gpus}})
+    gpus = resources.requested_gpus
+    limits = {gpus.requested_resource: str(gpus.count)} if gpus.count else {}
+    return _without_empty({"requests": requests, "limits": {**requests, **limits}})
 
 
 def _without_empty(fields: Json, keep: str = "") -> Json:

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from windlass.discovery import environment
+from windlass.discovery import environment, mpi, ports
 from windlass.discovery.environment import TaskVariables
+from windlass.discovery.mpi import Host
 from windlass.model import names
 from windlass.model.base import Json, manifest
+from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Duration, Job, Role
 from windlass.render import cluster_spec, helper_pods
 from windlass.render.code import Code
@@ -66,7 +68,10 @@ def plain(
     """
     all_roles = plain_roles.roles_of(job, code, share, prefix)
     roles = tuple(role for role in all_roles if role.tasks > 0)
-    variables = environment.variables_for_peers(job.runtime, plain_roles.peers_of(job, all_roles), job.name)
+    peers = plain_roles.peers_of(job, all_roles)
+    variables = environment.variables_for_peers(
+        job.runtime, peers, job.name, elastic=job.elastic_ranges, host_files=CLUSTER_FOLDER
+    )
     wrapped = {role.name: _wrapped(role, variables) for role in roles}
     init_containers = _file_check(job, folders or {}, share)
     return (
@@ -99,7 +104,14 @@ def _wrapped(role: PlainRole, variables: TaskVariables) -> Wrapped:
 def _cluster(
     job: Job, all_roles: tuple[PlainRole, ...], variables: TaskVariables, wrapped: dict[str, Wrapped]
 ) -> Json:
-    data = {CLUSTER_SPEC: cluster_spec.addresses_json(job, plain_roles.peers_of(job, all_roles))}
+    peers = plain_roles.peers_of(job, all_roles)
+    data = {CLUSTER_SPEC: cluster_spec.addresses_json(job, peers)}
+    if job.runtime is Runtime.MPI:
+        data |= mpi.files(
+            Host(address.host, ports.slots_of(role.template), address)
+            for role in mpi.host_roles(all_roles)
+            for address in peers.roles[role.name]
+        )
     for role in all_roles:
         if role.name in wrapped:
             env_names, exports = commands.env_names(role.main), wrapped[role.name].exports
@@ -147,8 +159,9 @@ def _file_check(job: Job, folders: Mapping[str, Folder], share: Share | None) ->
 
 def _workload(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
     metadata = helper_pods.metadata(job, role.workload)
-    if job.annotations:
-        metadata["annotations"] = dict(job.annotations)
+    annotations = {key: value for key, value in job.annotations.items() if key != names.TASK_TYPES_ANNOTATION}
+    if annotations:
+        metadata["annotations"] = annotations
     if role.is_endless:
         spec = _stateful_set_spec(job, role, container, init_containers)
         return manifest("apps/v1", "StatefulSet", metadata, spec=spec)
@@ -221,7 +234,7 @@ def _retries(job: Job, role: Role) -> int:
     """Return the retries of a task. If the role does not set them and the job has no task retries, each task gets the
     retries of the job: without a controller, nothing can retry the whole job."""
     retries = builder.task_retries(job, role)
-    return retries if retries or role.retry is not None else job.retry.job
+    return retries if retries or role.retry is not None else job.retries.job
 
 
 def _seconds(duration: Duration) -> int:

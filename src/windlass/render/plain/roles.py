@@ -4,9 +4,10 @@ import msgspec
 
 from windlass.discovery import peers, ports, tf_server
 from windlass.discovery.peers import Address, Peers
-from windlass.model import names
+from windlass.model import feature_annotations, names
 from windlass.model.base import Json
 from windlass.model.job import Job
+from windlass.render import ssh
 from windlass.render.code import Code
 from windlass.render.framework import completion, pods
 from windlass.render.plain.scripts import IndexSource
@@ -50,6 +51,8 @@ def roles_of(
     job: Job, code: Code | None = None, share: Share | None = None, prefix: str | None = None
 ) -> tuple[PlainRole, ...]:
     """Return all roles, including those without tasks. `prefix`: prefix of the workloads' names (default: `{job}-`)."""
+    # The wrapper that sets the variables of a task replaces the entrypoint of its image.
+    job = completion.without_entrypoints(job)
     return tuple(
         PlainRole(
             name=name,
@@ -59,7 +62,7 @@ def roles_of(
             template=template,
         )
         for name, role in job.roles.items()
-        for template in (_with_tensorflow_server(job, name, pods.template(job, role, code, share)),)
+        for template in (_with_server(job, name, pods.template(job, role, code, share)),)
     )
 
 
@@ -72,7 +75,8 @@ def peers_of(job: Job, roles: tuple[PlainRole, ...]) -> Peers:
                 Address(f"{role.task_name(index)}{domain}", role.port) for index in range(role.tasks)
             )
             for role in roles
-        }
+        },
+        feature_annotations.keeps_role_names(job.annotations),
     )
 
 
@@ -81,9 +85,10 @@ def labels(job: Job, role: PlainRole) -> dict[str, str]:
     return {names.JOB_LABEL: job.name, names.ROLE_LABEL: role.name}
 
 
-def _with_tensorflow_server(job: Job, name: str, template: Json) -> Json:
+def _with_server(job: Job, name: str, template: Json) -> Json:
+    """Add the TensorFlow server of an idle task, or the sshd of an MPI task."""
     if not completion.is_idle_server(job, name):
-        return template
+        return ssh.with_ssh(template, job, name)
     spec = template["spec"]
     main, *others = spec["containers"]
     server_container = {**main, "command": list(tf_server.COMMAND)}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import msgspec
 
 from windlass.model import names
-from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role
 from windlass.render.framework import pods
 from windlass.render.plain import manifests
@@ -22,12 +21,6 @@ _FRAMEWORK_HINT = "use --target framework, for a cluster with Windlass"
 
 def errors(job: Job, prefix: str | None = None) -> Iterator[str]:
     """Yield the reasons why plain objects cannot express a job. `prefix` is the prefix of the task names."""
-    if job.runtime is Runtime.MPI:
-        yield (
-            f"the job {job.name} has the runtime mpi, which needs the Windlass controller: mpirun finds its tasks by "
-            f"files that the controller writes. Choose another runtime, or {_FRAMEWORK_HINT}"
-        )
-        return
     roles = tuple(role for role in plain_roles.roles_of(job, prefix=prefix) if role.tasks > 0)
     found = [*_check_names(job, prefix, roles), *(each for role in roles for each in _check_role(job, role))]
     yield from found

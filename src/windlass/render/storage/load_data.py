@@ -43,9 +43,7 @@ def name(job: str) -> str:
     return f"{job}-load-data"
 
 
-def objects(
-    job: Job, folders: Mapping[str, Folder], share: Share | None = None, namespace: str = ""
-) -> Iterator[Json]:
+def objects(job: Job, folders: Mapping[str, Folder], share: Share | None = None) -> Iterator[Json]:
     """Yield the ConfigMaps with the archived folders, then the Job."""
     if not job.load_data:
         return
@@ -54,7 +52,7 @@ def objects(
         folder = folders[entry.folder] if entry.folder else None
         if isinstance(folder, bytes):
             config_map = f"{name(job.name)}-{index}"
-            metadata = helper_pods.metadata(job, config_map, namespace)
+            metadata = helper_pods.metadata(job, config_map)
             data = {_ARCHIVE: base64.b64encode(folder).decode()}
             yield manifest("v1", "ConfigMap", metadata, binaryData=data)
             spec["volumes"].append({"name": _volume_name(index), "configMap": {"name": config_map}})
@@ -64,7 +62,7 @@ def objects(
         "initContainers": steps,
         "containers": [helper_pods.container(job, "done", done, steps[-1]["image"])],
     }
-    metadata = helper_pods.metadata(job, name(job.name), namespace)
+    metadata = helper_pods.metadata(job, name(job.name))
     template = {"metadata": {"labels": metadata["labels"]}, "spec": spec}
     job_spec = {"backoffLimit": _MAX_ATTEMPTS - 1, "template": template}
     yield manifest("batch/v1", "Job", metadata, spec=job_spec)
@@ -96,7 +94,7 @@ def _command(job: Job, index: int, folders: Mapping[str, Folder]) -> list[str]:
         return helper_pods.script(script, (entry.to, _marker("url", *source), *source))
     if entry.command is not None:
         # Variables in the words are left for Kubernetes to expand.
-        words = commands.container_arguments(entry.command, {*job.secrets, *job.env})
+        words = commands.container_arguments(entry.command, {*job.secrets, *job.variables})
         return [*helper_pods.script(load_scripts.COMMAND, (entry.to, _marker("command", *words))), *words]
     folder = folders[entry.folder]
     if isinstance(folder, LocalFolder):

@@ -1,4 +1,4 @@
-"""How tasks mount the folders of a job's own NFS server: by the address of the server or, on one machine, from
+"""Mounts of the folders of a job's own NFS server: by the address of the server or, on one machine, from
 its PersistentVolumeClaim."""
 
 import msgspec
@@ -29,10 +29,10 @@ def server_name(job: str) -> str:
     return f"{job}-nfs"
 
 
-def share_with_dns_name(job: Job, namespace: str = "") -> Served:
+def share_with_dns_name(job: Job) -> Served:
     """Return a share with the DNS name of the Service, for use while its ClusterIP is unknown."""
-    service_namespace = job.namespace or namespace or names.DEFAULT_NAMESPACE
-    return Served(f"{server_name(job.name)}.{service_namespace}.svc.cluster.local")
+    namespace = job.namespace or names.DEFAULT_NAMESPACE
+    return Served(f"{server_name(job.name)}.{namespace}.svc.cluster.local")
 
 
 def source(folder: str, share: Share) -> tuple[Json, str]:

@@ -44,11 +44,11 @@ def is_needed(job: Job) -> bool:
     return bool(job.needs) or any(_may_be_remote(volume) for volume in job.volumes.values())
 
 
-def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
+def pod(job: Job, share: Share | None = None) -> Json:
     """Return a pod that checks the paths once. If paths are missing, it prints a line for each missing path and exits
     with 1."""
     spec = {**helper_pods.pod_spec(job, share), "containers": [container(job, share)]}
-    return manifest("v1", "Pod", helper_pods.metadata(job, name(job.name), namespace), spec=spec)
+    return manifest("v1", "Pod", helper_pods.metadata(job, name(job.name)), spec=spec)
 
 
 def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json:
@@ -61,7 +61,6 @@ def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json
 
 
 def command(job: Job, share: Share | None = None, *, seconds: int = 0) -> list[str]:
-    """Return the command of the container."""
     arguments = (text for path, message in _required_paths(job, share) for text in (path, message))
     return helper_pods.script(_SCRIPT, (str(seconds), *arguments))
 

@@ -51,9 +51,9 @@ exec ganesha.nfsd "$@"
 # Ceph
 
 
-def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
+def volumes(job: Job) -> Iterator[Json]:
     """Yield a PersistentVolume and a claim for each CephFS volume, bound to each other."""
-    volume_namespace = job.namespace or namespace or names.DEFAULT_NAMESPACE
+    volume_namespace = job.namespace or names.DEFAULT_NAMESPACE
     for name, volume in job.volumes.items():
         if volume.cephfs is not None:
             claim, volume_name = (
@@ -70,7 +70,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
                 "storageClassName": "",
                 "volumeName": volume_name,
             }
-            metadata = helper_pods.metadata(job, claim, namespace)
+            metadata = helper_pods.metadata(job, claim)
             yield manifest("v1", "PersistentVolumeClaim", metadata, spec=spec)
 
 
@@ -109,11 +109,11 @@ def _ceph_volume_spec(ceph: CephFs, name: str, claim: str, namespace: str) -> Js
 # The NFS server
 
 
-def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterator[Json]:
+def server(job: Job, share: Share | None = None) -> Iterator[Json]:
     """Yield the objects of the NFS server, or only its claim if tasks mount the claim directly."""
     if job.nfs_server is None:
         return
-    metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name), namespace)
+    metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name))
     yield manifest("v1", "PersistentVolumeClaim", metadata, spec=_claim_spec(job.nfs_server))
     if isinstance(share, nfs_shares.Direct):
         return

@@ -5,17 +5,27 @@ only when there is a template, because Jinja is slow to import.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    Sized,
+    ValuesView,
+)
+from functools import wraps
 from types import TracebackType
 from typing import Any
 
 import jinja2
-from jinja2 import nodes, sandbox
+from jinja2 import filters, nodes, sandbox
 from jinja2.runtime import Context
-from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
-from windlass.render.templates import flow_yaml
+from windlass.render.templates import flow_yaml, python2, sizes, undefined
 from windlass.wire import diagnostics
 from windlass.wire.yaml.text import MAX_BYTES
 
@@ -27,6 +37,11 @@ _MAX_BITS = 4096
 """Maximum size of a product or power of integers."""
 _COUNTED, _JOINED = "windlass counted", "windlass joined"
 """Internal filters. Their names are not valid in templates."""
+_GROWING_FILTERS = ("batch", "center", "indent", "replace", "slice")
+_GROWING_METHODS = ("center", "expandtabs", "ljust", "replace", "rjust", "translate", "zfill")
+"""Filters and methods of strings whose results can be much larger than their arguments."""
+_MAX_WRAPPED = 100_000
+"""Maximum length of a text for the filter wordwrap, which takes quadratic time."""
 
 
 class TemplateError(ValueError):
@@ -47,10 +62,21 @@ class _NoValueError(Exception):
     """An expression has no printable value."""
 
 
-def render(text: str, file: str, variables: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
-    """Render a template. `texts` are the templates it may include, import or extend, by name. Raises TemplateError."""
+def render(
+    text: str,
+    file: str,
+    variables: Mapping[str, Any],
+    texts: Mapping[str, str] | None = None,
+    *,
+    trim_blocks: bool = False,
+) -> str:
+    """Render a template. Raises TemplateError.
+
+    `texts` are the templates it may include, import or extend, by name. `trim_blocks`: whether to remove the white
+    space before a block tag in its line, and the line break after it.
+    """
     texts = {**(texts or {}), file: text}
-    environment = _Environment(texts, tuple(variables))
+    environment = _Environment(texts, tuple(variables), trim_blocks=trim_blocks)
     try:
         template = environment.get_template(file)
         return "".join(_bounded(template.generate(copy.deepcopy(dict(variables)))))
@@ -107,19 +133,23 @@ def _error_text(error: Exception) -> str:
 class _Environment(sandbox.SandboxedEnvironment):
     """A sandbox for one rendering, which counts its steps."""
 
-    intercepted_binops = frozenset(("*", "**", "+"))
+    intercepted_binops = frozenset(("*", "**", "+", "%"))
 
-    def __init__(self, texts: Mapping[str, str], variables: tuple[str, ...]) -> None:
+    def __init__(self, texts: Mapping[str, str], variables: tuple[str, ...], *, trim_blocks: bool) -> None:
         super().__init__(
+            trim_blocks=trim_blocks,
+            lstrip_blocks=trim_blocks,
             loader=_TextLoader(texts),
-            undefined=_undefined(variables),
+            undefined=undefined.class_for(variables),
             keep_trailing_newline=True,
             autoescape=False,
             finalize=_printable,
             extensions=("jinja2.ext.do", "jinja2.ext.loopcontrols"),
         )
         self.filters |= {"yaml": _yaml, _COUNTED: self._counted, _JOINED: _joined}
-        self.globals["range"] = self._range
+        self.filters |= {"format": _format, "join": _join, "sum": _sum, "wordwrap": _wordwrap}
+        self.filters |= {name: _limited(name, self.filters[name]) for name in _GROWING_FILTERS}
+        self.globals["range"] = self.globals["xrange"] = self._range
         self.globals.pop("lipsum", None)
         self._range_length = 0
         self._steps = 0
@@ -129,6 +159,10 @@ class _Environment(sandbox.SandboxedEnvironment):
         template.set_environment(self)
         return template
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        method = python2.method(obj, attribute)
+        return super().getattr(obj, attribute) if method is None else method
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Limit the size of results: a short expression can exhaust the memory."""
         if _is_too_large(operator, left, right):
@@ -137,17 +171,38 @@ class _Environment(sandbox.SandboxedEnvironment):
 
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._count()
-        if _grows_too_large(called, args):
+        if getattr(called, "__name__", "") == "join" and args:
+            args = (list(args[0]), *args[1:])  # an iterator can be read only once
+        if _grows_too_large(called, args, kwargs):
             raise _LimitExceededError("the result of the call is too large")
-        return super().call(context, called, *args, **kwargs)
+        result = super().call(context, called, *args, **kwargs)
+        if isinstance(result, KeysView | ValuesView | ItemsView):
+            # Templates index, add and print the keys of a mapping, as in Python 2.
+            self._count(len(result))
+            return list(result)
+        if isinstance(result, str):
+            _require_small("the call", len(result))
+        return result
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Limit the size of the result of `format` and `format_map`."""
+        format_text = super().wrap_str_format(value)
+        if format_text is None:
+            return None
+
+        def limited(*args: Any, **kwargs: Any) -> str:
+            _require_small("format", sizes.brace_formatted(value.__self__, (*args, *kwargs.values())))
+            return format_text(*args, **kwargs)
+
+        return limited
 
     def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
         for value in values:
             self._count()
             yield value
 
-    def _count(self) -> None:
-        self._steps += 1
+    def _count(self, steps: int = 1) -> None:
+        self._steps += steps
         if self._steps > MAX_STEPS:
             message = f"the template has more than {MAX_STEPS} loop iterations and calls. Check its loops"
             raise _LimitExceededError(message)
@@ -185,6 +240,59 @@ def _joined(values: Sequence[Any]) -> str:
     return "".join(texts)
 
 
+def _require_small(name: str, size: int) -> None:
+    if size > MAX_CHARACTERS:
+        raise _LimitExceededError(f"the result of {name} is too large")
+
+
+def _limited(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        # The first argument may be a context of Jinja, whose size is 0.
+        values = (*args, *kwargs.values())
+        _require_small(name, max(sizes.product(each, values[at + 1 :]) for at, each in enumerate(values)))
+        return function(*args, **kwargs)
+
+    return limited
+
+
+def _format(text: Any, *args: Any, **kwargs: Any) -> str:
+    _require_small("format", sizes.percent_formatted(str(text), kwargs or args))
+    return filters.do_format(text, *args, **kwargs)
+
+
+@jinja2.pass_environment
+def _join(
+    environment: jinja2.Environment, values: Iterable[Any], d: str = "", attribute: str | int | None = None
+) -> str:
+    if attribute is not None:
+        values = map(filters.make_attrgetter(environment, attribute), values)
+    texts = [str(value) for value in values]
+    _require_small("join", sizes.joined(texts, str(d)))
+    return str(d).join(texts)
+
+
+@jinja2.pass_environment
+def _sum(
+    environment: jinja2.Environment,
+    values: Iterable[Any],
+    attribute: str | int | None = None,
+    start: float = 0,
+) -> Any:
+    """Add numbers only: adding lists would copy the sum for each of them."""
+    if not isinstance(start, int | float):
+        raise _NoValueError("sum adds numbers, so its start must be a number")
+    return filters.sync_do_sum(environment, values, attribute, start)
+
+
+@jinja2.pass_environment
+def _wordwrap(environment: jinja2.Environment, text: str, *args: Any, **kwargs: Any) -> str:
+    if len(text) > _MAX_WRAPPED:
+        raise _LimitExceededError(f"wordwrap requires a text of at most {_MAX_WRAPPED} characters")
+    _require_small("wordwrap", sizes.product(text, (*args[2:], kwargs.get("wrapstring"))))
+    return filters.do_wordwrap(environment, text, *args, **kwargs)
+
+
 class _TextLoader(jinja2.BaseLoader):
     """Loads only the given texts."""
 
@@ -198,6 +306,8 @@ class _TextLoader(jinja2.BaseLoader):
 
 
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
+    if operator == "%":
+        return isinstance(left, str) and sizes.percent_formatted(left, right) > MAX_CHARACTERS
     if operator == "**":
         return isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MAX_BITS
     if operator == "+":
@@ -210,11 +320,15 @@ def _is_too_large(operator: str, left: Any, right: Any) -> bool:
     return isinstance(repeated, Sized) and isinstance(times, int) and len(repeated) * times > MAX_CHARACTERS
 
 
-def _grows_too_large(called: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether a call pads a string, or extends a list, beyond the limit."""
+def _grows_too_large(called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a method creates a string, or extends a list, beyond the limit."""
     owner = getattr(called, "__self__", None)
     if isinstance(owner, str):
-        return any(isinstance(arg, int) and arg > MAX_CHARACTERS for arg in args)
+        name = getattr(called, "__name__", "")
+        if name == "join":
+            return sizes.joined(args[0], owner) > MAX_CHARACTERS
+        values = (*args, *kwargs.values())
+        return name in _GROWING_METHODS and sizes.product(owner, values) > MAX_CHARACTERS
     if isinstance(owner, list):
         return len(owner) + sum(len(arg) for arg in args if isinstance(arg, Sized)) > MAX_CHARACTERS
     return False
@@ -233,37 +347,3 @@ def _yaml(value: Any) -> str:
     if isinstance(value, jinja2.Undefined):
         return str(value)  # raises
     return flow_yaml.dump(value)
-
-
-def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    if not known:
-        return "No names are defined."
-    nearest = diagnostics.nearest(name, known)
-    if nearest is not None:
-        return f"Did you mean {diagnostics.quoted(nearest)}?"
-    return f"Known names: {diagnostics.truncate(', '.join(sorted(known)))}."
-
-
-def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:
-    """Return a class for undefined names, whose use is an error."""
-
-    class Unknown(jinja2.StrictUndefined):
-        def __index__(self) -> int:
-            """Called for e.g. `range(undefined)`."""
-            self._fail_with_undefined_error()
-
-        @property
-        def _undefined_message(self) -> str:
-            name = str(self._undefined_name)
-            if self._undefined_hint:
-                return self._undefined_hint
-            if self._undefined_obj is missing:
-                return (
-                    f"the variable {diagnostics.quoted(name)} is not defined. {_suggestion(name, variables)}"
-                )
-            if isinstance(self._undefined_obj, Mapping):
-                keys = tuple(key for key in self._undefined_obj if isinstance(key, str))
-                return f"the value has no entry {diagnostics.quoted(name)}. {_suggestion(name, keys)}"
-            return super()._undefined_message
-
-    return Unknown

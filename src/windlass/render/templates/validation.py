@@ -97,6 +97,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         return
     yield from _check_name(node, kind, path)
     yield from _check_labels(node, path)
+    yield from kubernetes_validation.check_api_version(node, path)
     if kind == names.KIND and names.group_of(api_version) in names.GROUPS:
         yield from framework.check(node, path)
     elif api_version in _CHECKED_API_VERSIONS and f"V1{kind}" in k8s_types.types():

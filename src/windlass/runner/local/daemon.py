@@ -1,6 +1,7 @@
 """The daemon of `windlass local`: a cluster and an optional controller with one data directory, until a signal ends it.
 
-SIGTERM and SIGINT end the daemon but not its pods, which the next daemon adopts; SIGUSR1 ends both.
+SIGTERM, SIGINT and SIGHUP (unless it is ignored, as under nohup) end the daemon but not its pods, which the next daemon
+adopts; SIGUSR1 ends both.
 """
 
 import asyncio
@@ -13,9 +14,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from windlass.localcluster import cluster as local_cluster
 from windlass.localcluster.cluster import CannotStartError as CannotStartError
 from windlass.localcluster.cluster import ClusterOptions, LocalCluster
-from windlass.runner import free_ports
+from windlass.runner import free_ports, interrupts
 from windlass.runner.local import data_folders, records
 from windlass.runner.local.data_folders import Lock
 from windlass.runner.local.records import DaemonOptions, Record
@@ -39,7 +41,9 @@ def end_pods(data: Path) -> None:
 
     last = records.read(data)
     options = (
-        ClusterOptions() if last is None else ClusterOptions(nodes=last.nodes, network=last.wanted_network)
+        ClusterOptions()
+        if last is None
+        else ClusterOptions(nodes=last.nodes, network=last.wanted_network, fake_gpus=last.fake_gpus)
     )
 
     async def adopt_and_end() -> None:
@@ -53,6 +57,12 @@ def end_pods(data: Path) -> None:
         asyncio.run(adopt_and_end())
 
 
+def kill_pods(data: Path) -> None:
+    """Kill the pods of a daemon that was killed, without reading its database. Raises InUseError."""
+    with Lock.take(data / data_folders.LOCK, LOCK_SECONDS):
+        asyncio.run(local_cluster.kill_pods(data))
+
+
 async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> None:
     stop, ends_pods = asyncio.Event(), asyncio.Event()
 
@@ -61,15 +71,21 @@ async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> Non
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in interrupts.stop_signals():
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGUSR1, stop_with_pods)
     cluster_options = ClusterOptions(
-        nodes=options.nodes, network=options.network, host=options.host, port=_port(options)
+        nodes=options.nodes,
+        network=options.network,
+        fake_gpus=options.fake_gpus,
+        host=options.host,
+        port=_port(options),
+        hidden_folders=data_folders.hidden_folders(os.environ),
     )
     cluster = LocalCluster(options.data, cluster_options)
     try:
         await cluster.start()
+        await _create_grants(cluster.socket)
         is_shared = cluster.network == "shared"
         controller = _controller(cluster.socket, is_network_shared=is_shared)
         async with controller if options.has_controller else contextlib.nullcontext():
@@ -84,12 +100,28 @@ async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> Non
                 has_controller=options.has_controller,
                 has_mounts=cluster.has_mounts,
                 notes=cluster.notes,
+                fake_gpus=options.fake_gpus,
+                idle_gpus=cluster.idle_gpus,
             )
             records.write(options.data, record)
             ready(record)
             await stop.wait()
     finally:
         await cluster.stop(ends_pods=ends_pods.is_set())
+
+
+async def _create_grants(socket_path: Path) -> None:
+    """Grant pods the permissions that `windlass install` grants. Raises CannotStartError."""
+    from windlass.kubeapi import access
+    from windlass.kubeapi.errors import ApiError
+    from windlass.kubeapi.transport import Transport
+    from windlass.runner import grants
+
+    try:
+        async with Transport(access.unix(socket_path), user_agent="windlass-local") as transport:
+            await grants.create(transport)
+    except ApiError as error:
+        raise CannotStartError(f"cannot create the permissions of pods: {error}") from error
 
 
 def _port(options: DaemonOptions) -> int:
@@ -114,10 +146,12 @@ async def _controller(socket_path: Path, *, is_network_shared: bool) -> AsyncIte
     from windlass.controller.leader import election
     from windlass.controller.operator import Operator
     from windlass.kubeapi import access
-    from windlass.model.settings import OFF, Settings
+    from windlass.model.settings import OFF, History, Settings
 
     stop = asyncio.Event()
-    settings = Settings(leader_election=False, metrics_address=OFF, manage_crds=True)
+    settings = Settings(
+        leader_election=False, metrics_address=OFF, manage_crds=True, history=History(enabled=True)
+    )
 
     async def control() -> None:
         while not stop.is_set():
@@ -129,6 +163,7 @@ async def _controller(socket_path: Path, *, is_network_shared: bool) -> AsyncIte
                 identity=identity,
                 snapshot_stream=None,
                 choose_ports=free_ports.choose if is_network_shared else None,
+                has_entrypoints=False,
             )
             try:
                 await operator.run(stop)

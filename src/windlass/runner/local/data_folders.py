@@ -12,12 +12,20 @@ import fcntl
 import math
 import os
 import secrets
-import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
+
+from windlass.kubeapi import local_cluster
+from windlass.kubeapi.local_cluster import default_data as default_data
+from windlass.kubeapi.local_cluster import state_folder as state_folder
+from windlass.localcluster.file_trees import remove as remove
+from windlass.localcluster.private_files import ForeignFileError as ForeignFileError
+from windlass.localcluster.private_files import check as check
+from windlass.localcluster.private_files import make_folder
+from windlass.localcluster.private_files import write as write_file
+from windlass.runner import interrupts
 
 LOCK = "daemon.lock"
 POLL_SECONDS = 0.02
@@ -37,15 +45,34 @@ class InUseError(LocalClusterError):
     """Another process uses the folder."""
 
 
-def state_folder(environment: Mapping[str, str]) -> Path:
-    state_home = environment.get("XDG_STATE_HOME", "")
-    # The XDG specification requires relative paths to be ignored.
-    base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
-    return base / "windlass"
+def chosen_data(environment: Mapping[str, str]) -> Path:
+    """Return the data directory that `use` has chosen, else the default."""
+    kubeconfig = local_cluster.chosen_kubeconfig(environment)
+    return kubeconfig.parent if kubeconfig is not None else default_data(environment)
 
 
-def default_data(environment: Mapping[str, str]) -> Path:
-    return state_folder(environment) / "local"
+def use(data: Path, environment: Mapping[str, str]) -> None:
+    """Let all commands use the cluster with this data directory. Raises LocalClusterError and OSError."""
+    kubeconfig = data / local_cluster.KUBECONFIG
+    if not kubeconfig.exists():
+        raise LocalClusterError(f"there is no cluster in {data}: start it with `windlass local up`")
+    choice = local_cluster.choice_file(environment)
+    make_folder(choice.parent)
+    check(choice.parent)
+    write_file(choice, str(kubeconfig).encode())
+
+
+def stop_using(environment: Mapping[str, str]) -> None:
+    local_cluster.choice_file(environment).unlink(missing_ok=True)
+
+
+def hidden_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders with the credentials of the user's clusters, which pods must not see."""
+    try:
+        return (state_folder(environment),)
+    except RuntimeError:
+        # The user has no home directory.
+        return ()
 
 
 def is_ours(folder: Path) -> bool:
@@ -54,7 +81,8 @@ def is_ours(folder: Path) -> bool:
 
 def claim(folder: Path) -> None:
     """Create the folder and its lock file, unless they exist. Raises ForeignFolderError or OSError."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
+    check(folder)
     if is_ours(folder):
         return
     if any(folder.iterdir()):
@@ -129,15 +157,16 @@ def temporary_run_folder(runs: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        lock.release()
-        with contextlib.suppress(OSError):  # the next run retries
+        # A signal must not interrupt the removal. After an OSError, the next run retries it.
+        with interrupts.deferred(), contextlib.suppress(OSError):
+            lock.release()
             remove(folder)
 
 
 def create_kept_folder(runs: Path) -> Path:
     """Create a folder for a cluster that outlives its run. Later runs do not remove it."""
     with _created(runs) as folder:
-        (folder / _KEPT_MARKER).touch()
+        (folder / _KEPT_MARKER).touch(mode=0o600)
         (folder / LOCK).touch(mode=0o600)
     return folder
 
@@ -145,7 +174,8 @@ def create_kept_folder(runs: Path) -> Path:
 @contextlib.contextmanager
 def _created(runs: Path) -> Iterator[Path]:
     """Create a folder under a lock: another run must not remove the folder before the folder has its own lock."""
-    runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(runs)
+    check(runs)
     with Lock.take(runs / ".lock"):
         _remove_abandoned(runs)
         folder = runs / secrets.token_hex(4)
@@ -164,16 +194,3 @@ def _remove_abandoned(runs: Path) -> None:
 
                 cluster.remove_cgroups(folder)
                 remove(folder)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder, including subfolders that a pod made read-only. Raises OSError."""
-    try:
-        shutil.rmtree(folder)
-    except PermissionError:
-        for path, folders, _ in os.walk(folder):
-            for name in (".", *folders):
-                inner = Path(path, name)
-                if not inner.is_symlink():
-                    inner.chmod(stat.S_IRWXU)
-        shutil.rmtree(folder)

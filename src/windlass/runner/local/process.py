@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.runner import interrupts
 from windlass.runner.local import data_folders, records
 from windlass.runner.local.records import Answer, DaemonOptions, Record
 
@@ -57,8 +58,12 @@ def start(options: DaemonOptions) -> Record:
 def start_or_clean_up(options: DaemonOptions) -> Record:
     """Start a daemon. On a DaemonError or KeyboardInterrupt, stop it and remove its data directory."""
     try:
-        with _deferred_interrupts():
-            return start(options)
+        # A signal must not interrupt the start: a daemon that has not written its record would be left running.
+        with interrupts.deferred() as signals:
+            started = start(options)
+        if signals:
+            raise KeyboardInterrupt
+        return started
     except (DaemonError, KeyboardInterrupt):
         with contextlib.suppress(DaemonError):
             if (record := running(options.data)) is not None:
@@ -66,19 +71,6 @@ def start_or_clean_up(options: DaemonOptions) -> Record:
         with contextlib.suppress(OSError):
             data_folders.remove(options.data)
         raise
-
-
-@contextlib.contextmanager
-def _deferred_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C, which would otherwise leave a daemon behind that has not written its record yet."""
-    signals: list[int] = []
-    old = signal.signal(signal.SIGINT, lambda number, _frame: signals.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, old)
-    if signals:
-        raise KeyboardInterrupt
 
 
 def stop(data: Path, pid: int) -> None:
@@ -140,6 +132,7 @@ def command(options: DaemonOptions, descriptor: int) -> list[str]:
         *(sys.executable, "-P", "-m", "windlass.cli.main", "local", "up", "--foreground"),
         *("--ready-descriptor", str(descriptor), "--data-dir", str(options.data)),
         *("--listen", _address(options), "--nodes", str(options.nodes), "--network", options.network),
+        *("--fake-gpus", str(options.fake_gpus)),
         "--with-controller" if options.has_controller else "--no-controller",
     ]
 

@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from windlass.localcluster import private_files
+
 LOG = "daemon.log"
 COMMANDS_LOCK = "commands.lock"
 """Lock file for commands that start or stop the daemon."""
@@ -22,6 +24,8 @@ class DaemonOptions(msgspec.Struct, frozen=True):
     nodes: int = 1
     network: str = "auto"
     has_controller: bool = True
+    fake_gpus: int = 0
+    """Number of simulated GPUs that replace those of the machine."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -39,6 +43,9 @@ class Record(msgspec.Struct, frozen=True):
     has_mounts: bool = True
     """Whether pods have their own mounts, so that any mountPath is possible."""
     notes: tuple[str, ...] = ()
+    fake_gpus: int = 0
+    idle_gpus: tuple[str, ...] = ()
+    """Names of the GPUs that no process used when the daemon started."""
 
     @property
     def port(self) -> int:
@@ -63,9 +70,7 @@ def read(data: Path) -> Record | None:
 
 
 def write(data: Path, record: Record) -> None:
-    temporary = data / f".{_RECORD}"
-    temporary.write_bytes(msgspec.json.encode(record))
-    temporary.replace(data / _RECORD)
+    private_files.write(data / _RECORD, msgspec.json.encode(record))
 
 
 def differences(record: Record, options: DaemonOptions) -> list[str]:
@@ -75,6 +80,8 @@ def differences(record: Record, options: DaemonOptions) -> list[str]:
         found.append(f"--nodes {record.nodes}")
     if options.network not in ("auto", record.network):
         found.append(f"--network {record.network}")
+    if options.fake_gpus != record.fake_gpus:
+        found.append(f"--fake-gpus {record.fake_gpus}")
     address = urlsplit(record.url)
     is_other_host = options.host not in (*_COMPATIBLE_HOSTS, address.hostname)
     if is_other_host or options.port not in (0, record.port):

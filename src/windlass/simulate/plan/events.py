@@ -185,7 +185,7 @@ def _end_message(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> s
 
 
 def _retry_event(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _UnmergedEvent:
-    why = reason.message.partition(": ")[2]
+    why = reason.message.partition(" (")[2].partition(")")[0]
     what = f"attempt {retried.total_retried_count} started: {why} ({format_retries(retried)})"
     return _UnmergedEvent(*key, State.ATTEMPT_CREATION_PENDING, what)
 
@@ -198,7 +198,7 @@ def format_retries(retried: RetryPolicyStatus) -> str:
 def _job_events(
     old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
 ) -> Iterator[_UnmergedEvent]:
-    job_reasons = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
+    job_reasons = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS and not reason.role]
     for reason in job_reasons:
         is_retry = reason.kind is ReasonKind.FRAMEWORK_RETRIED
         what = f"{reason.message} ({format_retries(new.retry_policy_status)})" if is_retry else reason.message

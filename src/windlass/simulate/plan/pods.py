@@ -6,9 +6,10 @@ from itertools import count
 
 import msgspec
 
+from windlass.discovery import ports
 from windlass.model import role_names
 from windlass.model.completion import CompletionCode
-from windlass.model.feature_annotations import Runtime, requested_features
+from windlass.model.feature_annotations import Features, Runtime, requested_features
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.gang import GangSpec
 from windlass.model.pods import (
@@ -56,14 +57,14 @@ class TaskBehavior(msgspec.Struct, frozen=True):
         """Return a copy in which the roles never end, except those in `runs_for_by_role`."""
         return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_by_role.keys()))
 
-    def run_time(self, role: TaskRoleSpec, runtime: Runtime | None) -> float | None:
+    def run_time(self, role: TaskRoleSpec, features: Features) -> float | None:
         """Return how long a task of the role runs; None if it never ends by itself."""
         if role.name in self.endless:
             return None
         if role.name in self.runs_for_by_role:
             return self.runs_for_by_role[role.name]
-        is_endless = is_server_or_observer(role, runtime) or restart_policy(role) == ALWAYS
-        return None if is_endless else self.runs_for
+        is_server = is_server_or_observer(role, features.runtime) or _is_idle_server(role, features)
+        return None if is_server or restart_policy(role) == ALWAYS else self.runs_for
 
 
 def is_server_or_observer(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
@@ -74,6 +75,12 @@ def is_server_or_observer(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
     is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
     return not is_awaited and (is_parameter_server or role.name in role_names.NON_MEMBERS)
+
+
+def _is_idle_server(role: TaskRoleSpec, features: Features) -> bool:
+    container = next(ports.containers(role.task.pod), {})
+    has_command = bool(container.get("command") or container.get("args"))
+    return features.is_idle_server(role.name) and not has_command
 
 
 class PlannedPods:
@@ -162,7 +169,7 @@ class PlannedPods:
 
     def _schedule_end(self, pod: PodView, backoff: float = 0.0) -> None:
         role = self._roles[pod.metadata.labels.role_name]
-        run_time = self._behavior.run_time(role, self._features.runtime)
+        run_time = self._behavior.run_time(role, self._features)
         if run_time is not None:
             self._after(
                 backoff + run_time,

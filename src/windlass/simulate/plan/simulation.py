@@ -7,16 +7,17 @@ take no time and only the chosen faults happen, so the same job and faults give 
 from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 import msgspec
 
+from windlass.client import scale
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.decision import DEFAULT_RULES
 from windlass.decide.types import ReasonKind, Rules
+from windlass.k8s.json_patch import json_patch
 from windlass.model.completion import CompletionTypeName
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
@@ -28,14 +29,26 @@ from windlass.simulate.plan import events as plan_events
 from windlass.simulate.plan.events import Event
 from windlass.simulate.plan.pods import MAX_SECONDS, PlannedPods, TaskBehavior
 from windlass.simulate.port import SimulatedPort
-from windlass.simulate.virtual_time import Timeline, VirtualClock
-from windlass.wire import durations
+from windlass.simulate.virtual_time import Task, Timeline, VirtualClock
+from windlass.wire import codec, durations
 from windlass.wire.fault_injection import Injection
 
 MAX_EVENTS = 1_000
 MAX_PODS = 50_000
 """Limits of a simulation, because a job may be retried without end."""
 DEFAULT_UNTIL = 30 * 86400.0
+
+
+class Rescale(msgspec.Struct, frozen=True):
+    """A change of the number of tasks of a role, as by `windlass scale`."""
+
+    role: str
+    tasks: int
+    seconds: float
+    """The time since the job was submitted."""
+
+    def __str__(self) -> str:
+        return f"{self.role}={self.tasks} after {durations.format_seconds(self.seconds)}"
 
 
 class Retries(msgspec.Struct, frozen=True):
@@ -63,7 +76,7 @@ class Outcome(msgspec.Struct, frozen=True):
     pods: int
     """Number of created pods."""
     never: tuple[str, ...]
-    """The injections that never happened."""
+    """The injections and rescales that never happened."""
 
     @property
     def succeeded(self) -> bool:
@@ -81,11 +94,18 @@ def plan(
     injections: Sequence[Injection] = (),
     behavior: TaskBehavior | None = None,
     *,
+    rescales: Sequence[Rescale] = (),
     until: float = DEFAULT_UNTIL,
     rules: Rules = DEFAULT_RULES,
 ) -> Plan:
-    """Simulate a job for at most `until` seconds of virtual time."""
-    return _PlanRun(framework, injections, behavior or TaskBehavior(), rules).run(min(until, MAX_SECONDS))
+    """Simulate a job for at most `until` seconds of virtual time.
+
+    Raises InvalidJobError if a rescale is due for which `windlass scale` would report an error.
+    """
+    run = _PlanRun(framework, injections, behavior or TaskBehavior(), rules)
+    for rescale in rescales:
+        run.schedule(rescale)
+    return run.run(min(until, MAX_SECONDS))
 
 
 class _PlanRun:
@@ -93,6 +113,7 @@ class _PlanRun:
         self, framework: Framework, injections: Sequence[Injection], behavior: TaskBehavior, rules: Rules
     ) -> None:
         self._injections = injections
+        self._pending_rescales: list[Rescale] = []
         self._timeline = Timeline(builders.NOW)
         self._clock = VirtualClock(self._timeline)
         self._server = ApiServer(self._timeline, Random(0))
@@ -109,6 +130,20 @@ class _PlanRun:
         self._server.watchers.append(self._receive)
         self._server.create_framework(framework)
         self._key = key_of(framework)
+
+    def schedule(self, rescale: Rescale) -> None:
+        self._pending_rescales.append(rescale)
+        if rescale.seconds < MAX_SECONDS:
+            self._timeline.after(rescale.seconds, lambda: self._rescale(rescale))
+
+    def _rescale(self, rescale: Rescale) -> None:
+        self._pending_rescales.remove(rescale)
+        planned = scale.plan_scaling(self._framework, {rescale.role: rescale.tasks})
+        self._events.append(Event(self._seconds, "", (), "", "; ".join(planned.notes)))
+        if planned.operations:
+            written = msgspec.json.decode(codec.encode_framework(self._framework))
+            patched = json_patch(written, list(planned.operations))
+            self._server.put_framework(codec.decode_framework(msgspec.json.encode(patched)))
 
     def run(self, until: float) -> Plan:
         while not self._is_over and (key := self._next_key(until)) is not None:
@@ -163,14 +198,8 @@ class _PlanRun:
     def _pass(self, key: FrameworkKey) -> None:
         """Run one pass of the controller and record its events."""
         before, reason_count, event_count = self._status, len(self._port.reasons), len(self._events)
-        running = self._executor.run_pass(key)
-        answers: list[Any] | None = None
-        try:
-            while True:
-                requests = running.send(answers)
-                answers = [effect() for effect in requests.effects]
-        except StopIteration:
-            self._queue.done(key)
+        Task(self._executor.run_pass(key)).start()
+        self._queue.done(key)
         reasons = [reason for _, reason in self._port.reasons[reason_count:]]
         if self._status is not None and (reasons or self._status is not before):
             # Events of pods that this pass has created come after its own.
@@ -219,7 +248,10 @@ class _PlanRun:
                 tasks=sum(reason.kind is ReasonKind.TASK_RETRIED for _, reason in self._port.reasons),
             ),
             pods=self._pods.created,
-            never=tuple(str(each) for each in self._injections if each not in self._pods.happened),
+            never=(
+                *(str(each) for each in self._injections if each not in self._pods.happened),
+                *map(str, self._pending_rescales),
+            ),
         )
 
     def _reason_for_no_end(self, until: float) -> str:

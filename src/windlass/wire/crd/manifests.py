@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of Frameworks and Gangs, generated from the model.
+"""The CustomResourceDefinitions of Frameworks, Gangs and AttemptRecords, generated from the model.
 
 Frameworks have the same schema in both API groups. The defaults of fields that the reference controller (Microsoft's
 FrameworkController) also has mean the same as its zero values, so that absent fields mean the same in both controllers.
@@ -16,6 +16,7 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework, FrameworkSpec
 from windlass.model.gang import Gang, GangSpec
+from windlass.model.history import AttemptDetail, AttemptRecord, AttemptRecordSpec
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
 
 Descriptions = Mapping[tuple[str, str], str]
@@ -41,6 +42,14 @@ GANG_PRINTER_COLUMNS = (
     ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
     ("Attempt", "string", ".spec.attemptInstanceUID", "Instance UID of the attempt."),
     ("Age", "date", ".metadata.creationTimestamp", "Time since all tasks got an address."),
+)
+RECORD_PRINTER_COLUMNS = (
+    ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
+    ("Attempt", "integer", ".spec.attempt", "ID of the attempt."),
+    ("Result", "string", ".spec.phrase", "Phrase of the completion code."),
+    ("Code", "integer", ".spec.code", "Completion code."),
+    ("Retried", "boolean", ".spec.retry.shouldRetry", "Whether the Framework is retried."),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the attempt ended."),
 )
 
 KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
@@ -101,6 +110,26 @@ def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     )
 
 
+def record_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
+    """Return the definition of AttemptRecords, which clusters with `history` have."""
+    spec = _RecordSchemas(descriptions).schema_of(inspect.type_info(AttemptRecordSpec))
+    schema = {
+        **_described(descriptions, AttemptRecord),
+        **_object(apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, spec=spec),
+    }
+    return _definition(
+        names.GANG_GROUP,
+        {
+            "kind": names.RECORD_KIND,
+            "listKind": f"{names.RECORD_KIND}List",
+            "plural": names.RECORD_PLURAL,
+            "singular": names.RECORD_KIND.lower(),
+        },
+        schema,
+        additionalPrinterColumns=_columns(RECORD_PRINTER_COLUMNS),
+    )
+
+
 def _definition(group: str, crd_names: Json, schema: Json, **version_fields: Any) -> Json:
     """Return a CustomResourceDefinition with one version, which has the given fields besides its schema."""
     return {
@@ -131,8 +160,9 @@ def _columns(columns: Iterable[tuple[str, str, str, str]]) -> list[Json]:
     ]
 
 
-def definitions() -> tuple[Json, ...]:
-    return (*map(framework_crd, names.GROUPS), gang_crd())
+def definitions(*, has_records: bool = False) -> tuple[Json, ...]:
+    """Return the definitions of an installation. Those of records are included only if it keeps records."""
+    return (*map(framework_crd, names.GROUPS), gang_crd(), *((record_crd(),) if has_records else ()))
 
 
 def _gang_schema(descriptions: Descriptions) -> Json:
@@ -237,6 +267,15 @@ class _StatusSchemas(_Schemas):
         # Atomic maps keep managedFields small, which the server updates at every write.
         atomic = {} if struct.cls is FrameworkStatus else {"x-kubernetes-map-type": "atomic"}
         return {**super()._struct(struct), KEEP_UNKNOWN: True, **atomic}
+
+
+class _RecordSchemas(_StatusSchemas):
+    """A record, whose detail depends on the release of the controller and is not described."""
+
+    def _struct(self, struct: inspect.StructType) -> Json:
+        if struct.cls is not AttemptDetail:
+            return super()._struct(struct)
+        return {**_described(self._descriptions, AttemptDetail), "type": "object", KEEP_UNKNOWN: True}
 
 
 def _integer(type_: inspect.IntType, field: str) -> Json:

@@ -4,34 +4,57 @@ ports of pods with hostNetwork.
 `semantic_validation` checks values and names for a Framework that is already in a cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from windlass.model import names, role_names
-from windlass.model.feature_annotations import Features, Runtime, requested_features, unknown_values
+from windlass.model.feature_annotations import ALL, Features, Runtime, requested_features, unknown_values
 from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import ports
-from windlass.wire.semantic_validation import ADDRESS_LIST_RUNTIMES
+from windlass.wire.semantic_validation import ADDRESS_LIST_RUNTIMES, elastic_problem
 from windlass.wire.yaml import tree
 
 _PORTLESS_RUNTIMES = frozenset({Runtime.MPI, Runtime.PLAIN})
 """Runtimes whose tasks do not always need a port."""
 
 
+def requested_features_of(framework: tree.Mapping) -> Features:
+    return requested_features(
+        {name: tree.text_of(node) or "" for name, node in _annotations(framework).items()}
+    )
+
+
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    found = tree.dig(framework, "metadata", "annotations")
-    annotations = found.entries if isinstance(found, tree.Mapping) else {}
+    annotations = _annotations(framework)
     where = diagnostics.field(path, "metadata", "annotations")
     written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
-    for name, value, known in unknown_values(written):
+    role_nodes = tuple(ports.roles_of(framework, path))
+    role_names_written = [tree.text_of(tree.dig(role, "name")) or "" for role, _ in role_nodes]
+    for name, value, known in unknown_values(written, role_names_written):
         message = f"found {diagnostics.quoted(value)}. {diagnostics.did_you_mean(value, known)}"
         yield diagnostics.error(annotations[name], diagnostics.field(where, name), message)
+    problem = elastic_problem(written, role_names_written)
+    if problem:
+        at = diagnostics.field(where, names.ELASTIC_ANNOTATION)
+        yield diagnostics.error(annotations[names.ELASTIC_ANNOTATION], at, problem)
     features = requested_features(written)
+    if names.IDLE_ANNOTATION in written and features.runtime is not Runtime.TENSORFLOW:
+        message = (
+            f"idle servers need {names.RUNTIME_ANNOTATION}: tensorflow. Add it, or remove this annotation"
+        )
+        where = diagnostics.field(where, names.IDLE_ANNOTATION)
+        yield diagnostics.warning(annotations[names.IDLE_ANNOTATION], where, message, Rule.NO_COMMAND)
     if features.uses_dns_names:
         yield from _check_name(framework, path)
-    for role, role_path in ports.roles_of(framework, path):
+    for role, role_path in role_nodes:
         yield from _check_role_name(role, role_path, features)
+        yield from _check_command(role, role_path, features)
         yield from _check_ports(role, role_path, features)
+
+
+def _annotations(framework: tree.Mapping) -> Mapping[str, tree.Node]:
+    found = tree.dig(framework, "metadata", "annotations")
+    return found.entries if isinstance(found, tree.Mapping) else {}
 
 
 def _check_name(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -55,6 +78,28 @@ def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator
             f"the variable {diagnostics.truncate(name.upper())}_HOSTS is set, whose name may not start with a digit"
         )
         yield diagnostics.error(node, diagnostics.field(path, "name"), message)
+
+
+def _check_command(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
+    """Warn about a container without a command if no annotation selects the entrypoint or an idle TensorFlow server."""
+    name = tree.text_of(tree.dig(role, "name")) or ""
+    containers = tree.items_of(tree.dig(role, "task", "pod", "spec", "containers"))
+    if not containers or not features.is_idle_server(name, default=ALL):
+        return
+    has_command = any(tree.items_of(tree.dig(containers[0], field)) for field in ("command", "args"))
+    if has_command and name in (features.idle_roles or ()):
+        message = (
+            f"the container has a command, so it runs no idle TensorFlow server, although {names.IDLE_ANNOTATION} "
+            "names the role. Remove one of them"
+        )
+        yield diagnostics.warning(role, path, message, Rule.NO_COMMAND)
+    if not has_command and features.idle_roles is None:
+        message = (
+            "the container has no command, so it runs the entrypoint of its image. On an embedded cluster, this "
+            "release still runs an idle TensorFlow server instead. Add a command, or the annotation "
+            f'{names.IDLE_ANNOTATION}: "true" for idle servers, "false" for the entrypoint'
+        )
+        yield diagnostics.warning(role, path, message, Rule.NO_COMMAND)
 
 
 def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:

@@ -149,7 +149,8 @@ def _matches_fix(diagnostic: Diagnostic, was: str) -> bool:
         case Fix(Remedy.UNQUOTE, becomes):
             return _unquoted(was) == becomes != was
         case Fix(Remedy.REPLACE):
-            return isinstance(scalars.resolve(was), int)
+            is_named = f'found the string "{_unquoted(was)}"' in diagnostic.message
+            return isinstance(scalars.resolve(was), int) or is_named
         case Fix(Remedy.QUOTE):
             return not isinstance(scalars.resolve(was), str)
     return False
@@ -160,7 +161,8 @@ def _new_text(diagnostic: Diagnostic, was: str) -> str:
     if fix is None or fix.remedy is Remedy.QUOTE:
         return f'"{was}"'
     is_quoted = was[:1] in ("'", '"')
-    return f"{was[0]}{fix.becomes}{was[0]}" if fix.remedy is Remedy.RENAME and is_quoted else fix.becomes
+    keeps_quotes = is_quoted and fix.remedy in (Remedy.RENAME, Remedy.REPLACE)
+    return f"{was[0]}{fix.becomes}{was[0]}" if keeps_quotes else fix.becomes
 
 
 def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from windlass.model import names, role_names
-from windlass.model.feature_annotations import Runtime
+from windlass.model.feature_annotations import Features
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED
 from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
-from windlass.wire.lint import ports
+from windlass.wire.lint import annotations, ports
 from windlass.wire.yaml import tree
 
 _PS = "ps"
@@ -45,7 +45,7 @@ _MAX_COMMAND_LENGTH = 20_000
 class _Role(msgspec.Struct, frozen=True):
     node: tree.Mapping
     path: str
-    runtime: str
+    features: Features
 
     @property
     def name(self) -> str:
@@ -79,9 +79,9 @@ class _Endless(msgspec.Struct, frozen=True):
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Check a Framework at `path` of its document."""
     spec_path = diagnostics.field(path, "spec")
-    runtime = tree.text_of(tree.dig(framework, "metadata", "annotations", names.RUNTIME_ANNOTATION)) or ""
+    features = annotations.requested_features_of(framework)
     roles = tuple(
-        _Role(node, role_path, runtime)
+        _Role(node, role_path, features)
         for node, role_path in ports.roles_of(framework, path)
         if isinstance(node, tree.Mapping)
     )
@@ -174,8 +174,8 @@ def _endless_program(role: _Role) -> str:
         if command:
             name = diagnostics.quoted(tree.text_of(tree.dig(container, "name")) or "")
             return f'"{diagnostics.truncate(command)}" in container {name} runs until it is stopped'
-        if index == 0 and not words and role.runtime == Runtime.TENSORFLOW:
-            return "a container without a command runs a TensorFlow server until it is stopped"
+        if index == 0 and not words and role.features.is_idle_server(role.name):
+            return "an idle TensorFlow server runs until it is stopped"
         if index == 0 and not words and role.name in _SERVERS_BY_NAME:
             return f"a {role.name} server runs until it is stopped"
         if is_parameter_server and re.search(_PYTHON, text):
@@ -234,9 +234,8 @@ def _check_user_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Diagno
         for text in (tree.text_of(tree.dig(container, "image")) or "", *_words(container))
         for known in _BARRIERS
     )
-    annotations = tree.dig(framework, "metadata", "annotations")
     is_requested = any(
-        tree.dig(annotations, name) is not None
+        tree.dig(framework, "metadata", "annotations", name) is not None
         for name in (names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION)
     )
     if not has_barrier or is_requested:

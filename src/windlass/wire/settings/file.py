@@ -122,7 +122,6 @@ def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
 
 
 def _settings(root: tree.Mapping) -> Settings:
-    """Return the settings of a valid tree."""
     read = msgspec.convert(tree.without_nulls(tree.plain(root)), Settings)
     return msgspec.structs.replace(read, namespaces=tuple(dict.fromkeys(read.namespaces)))
 

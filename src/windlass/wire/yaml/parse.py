@@ -24,6 +24,11 @@ MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
 """A Framework of 10,000 tasks with its status has about 700,000 keys and values."""
 
+_MAX_TAG_DIRECTIVES = 100
+_MAX_TAG_DIRECTIVE_LENGTH = 256
+# A directive is at the start of a line. YAML has more line breaks than "\n".
+_TAG_DIRECTIVE = re.compile(r"(?:\A|[\n\r\x85\u2028\u2029])\ufeff*(%TAG[^\n\r\x85\u2028\u2029]*)")
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _STRING_TAGS = ("!", f"{_STANDARD_TAG}str", f"{_STANDARD_TAG}timestamp")
@@ -37,12 +42,21 @@ _TAGGED_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def parse(data: bytes) -> Parsed:
+class Limit(msgspec.Struct, frozen=True):
+    """The maximum number of values, with aliases expanded, at which parsing stops, and the remedy for the message."""
+
+    values: int
+    remedy: str
+
+
+def parse(data: bytes, limit: Limit | None = None) -> Parsed:
+    """Parse all documents. The default limit is `MAX_VALUES`."""
+    limit = limit or Limit(MAX_VALUES, "use fewer, or split the file")
     documents: list[Document] = []
     try:
         text = decode(data)
         with contextlib.closing(events_of(text)) as events:
-            documents.extend(_documents(events))
+            documents.extend(_documents(events, limit))
     except ParseError as error:
         return Parsed(tuple(documents), error.diagnostic)
     return Parsed(tuple(documents))
@@ -50,18 +64,36 @@ def parse(data: bytes) -> Parsed:
 
 def events_of(text: str) -> Generator[Any, None, None]:
     """Yield the events of the YAML parser. Raise `ParseError` for invalid YAML."""
+    _limit_directives(text)
     try:
         yield from yaml.parse(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise _parse_error(error, text) from error
 
 
-def _documents(events: Iterable[Any]) -> Iterator[Document]:
+def _limit_directives(text: str) -> None:
+    """Limit the number and the length of %TAG directives.
+
+    libyaml compares each one with all others, and copies its prefix to every node whose tag has it.
+    """
+    if "%TAG" not in text:
+        return
+    for number, directive in enumerate(_TAG_DIRECTIVE.finditer(text), 1):
+        if number > _MAX_TAG_DIRECTIVES:
+            problem = f"more than {_MAX_TAG_DIRECTIVES} %TAG directives: remove them"
+        elif len(directive[1]) > _MAX_TAG_DIRECTIVE_LENGTH:
+            problem = f"a %TAG directive has more than {_MAX_TAG_DIRECTIVE_LENGTH} characters: shorten it"
+        else:
+            continue
+        raise ParseError(Position(text.count("\n", 0, directive.start(1)) + 1, 1), problem)
+
+
+def _documents(events: Iterable[Any], limit: Limit) -> Iterator[Document]:
     count = 0
-    builder = _Builder(count)
+    builder = _Builder(count, limit)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            builder = _Builder(count)
+            builder = _Builder(count, limit)
         elif isinstance(event, yaml.DocumentEndEvent):
             count = builder.count
             yield builder.document()
@@ -100,11 +132,16 @@ class _Open:
         line, column = self.position.line, self.position.column
         if not self.is_mapping:
             return Sequence(tuple(self.items), line, column)
-        for source in self.merged:
-            if isinstance(source, Mapping):
-                self.entries = {**source.entries, **self.entries}
-                self.keys = {**source.keys, **self.keys}
-        return Mapping(self.entries, self.keys, line, column)
+        # The first of several sources takes precedence.
+        sources = [source for source in reversed(self.merged) if isinstance(source, Mapping)]
+        if not sources:
+            return Mapping(self.entries, self.keys, line, column)
+        entries: dict[str, Node] = {}
+        keys: dict[str, Position] = {}
+        for source in sources:
+            entries.update(source.entries)
+            keys.update(source.keys)
+        return Mapping(entries | self.entries, keys | self.keys, line, column)
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -118,7 +155,8 @@ class _Key(msgspec.Struct, frozen=True):
 class _Builder:
     """One document under construction."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, limit: Limit) -> None:
+        self.limit = limit
         self.count = count
         """The number of values in the file so far, aliases expanded."""
         self.open: list[_Open] = []
@@ -256,10 +294,10 @@ class _Builder:
 
     def _count(self, values: int, event: Any) -> None:
         self.count += values
-        if self.count > MAX_VALUES:
+        if self.count > self.limit.values:
             raise ParseError(
                 _position(event.start_mark),
-                f"more than {MAX_VALUES} values, with aliases expanded: use fewer, or split the file",
+                f"more than {self.limit.values} values, with aliases expanded: {self.limit.remedy}",
                 self._path(),
             )
 

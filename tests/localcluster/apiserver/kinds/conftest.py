@@ -84,7 +84,7 @@ def _decode(given: Object) -> tuple[Kind, Object]:
 
 def _metadata_errors(kind: Kind, new: Object) -> list[api_errors.FieldError]:
     rule = metadata.name_rule(kind.resource)
-    return metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)
+    return [*metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)]
 
 
 def _raise_if_invalid(kind: Kind, new: Object, errors: list[api_errors.FieldError]) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from windlass.localcluster.apiserver.kinds import definitions
-from windlass.localcluster.apiserver.kinds.kind import Column
+from windlass.localcluster.apiserver import access_reviews, pod_metrics
+from windlass.localcluster.apiserver.kinds import definitions, table
+from windlass.localcluster.apiserver.kinds.kind import Column, Kind
 from windlass.localcluster.apiserver.schemas import typed
 from windlass.localcluster.apiserver.strategy import ScalePaths
 
@@ -486,3 +487,30 @@ def test_framework_definitions_are_valid(group: str) -> None:
     (kind,) = definitions.kinds_of(created(ours))
     assert kind.subresources == ("status",)
     assert kind.columns[-1].name == "Age"
+
+
+def reserved(group: str, plural: str) -> Object:
+    body = with_spec(group=group, names={"plural": plural, "kind": "ClusterRole"})
+    body["metadata"] = {
+        "name": f"{plural}.{group}",
+        "annotations": {"api-approved.kubernetes.io": "https://example.com"},
+    }
+    return body
+
+
+@pytest.mark.parametrize(
+    "kind", [*table.KINDS, *access_reviews.KINDS, *pod_metrics.KINDS], ids=lambda kind: kind.resource
+)
+def test_definition_in_a_group_of_the_server_is_rejected(kind: Kind) -> None:
+    if kind.group:
+        errors = STRATEGY.validate_create(reserved(kind.group, kind.plural))
+        assert [(error.field, error.message) for error in errors] == [
+            (
+                "spec.group",
+                "Forbidden: this group is reserved for kinds of the server: use a group of your own",
+            )
+        ]
+
+
+def test_stored_definition_in_a_group_of_the_server_is_not_served() -> None:
+    assert definitions.kinds_of(reserved("rbac.authorization.k8s.io", "clusterrolebindings")) == ()

@@ -1,12 +1,13 @@
 """Pods: mutable fields, grace periods and binding."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.apiserver.checks import containers, pod_specs, scheduling
 from windlass.localcluster.apiserver.kinds import pods
 from windlass.localcluster.apiserver.kinds.pods import PodStrategy
 
@@ -250,3 +251,76 @@ def test_terminated_container_cannot_restart(
     errors = [*map(str, PodStrategy().validate_status(with_state(after), with_state(before)))]
     problem = "may not be transitioned to non-terminated state"
     assert errors == ([f"status.containerStatuses[0].state: Forbidden: {problem}"] if is_refused else [])
+
+
+def test_binding_does_not_copy_the_spec(cluster: Any) -> None:
+    unbound = cluster.create(pod())
+    before = copy.deepcopy(unbound)
+    bound = pods.bind(unbound, "n1", {"a": "b"}, cluster)
+    assert bound["spec"]["containers"] is unbound["spec"]["containers"]
+    assert bound["metadata"]["annotations"] == {"a": "b"}
+    assert unbound == before
+
+
+@pytest.mark.parametrize(
+    ("field", "most"), [("containers", pod_specs.MAX_CONTAINERS), ("volumes", pod_specs.MAX_VOLUMES)]
+)
+def test_pod_has_a_maximum_of_containers_and_volumes(cluster: Any, field: str, most: int) -> None:
+    items = [{"name": f"i{number}", "image": "busybox:1"} for number in range(most + 1)]
+    if field == "volumes":
+        items = [{"name": item["name"]} for item in items]
+    assert cluster.create(pod(**{field: items[:most]}))
+    with pytest.raises(ApiError) as raised:
+        cluster.create(pod(**{field: items}))
+    assert f"spec.{field}: Too many: {most + 1}: must have at most {most} items" in raised.value.message
+
+
+class CountedText(str):
+    """A text that counts comparisons."""
+
+    comparisons = 0
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def counted_texts(count: int) -> list[CountedText]:
+    CountedText.comparisons = 0
+    return [CountedText(f"k{number}") for number in range(count)]
+
+
+def test_comparisons_of_topology_spread_constraints_grow_linearly() -> None:
+    constraints: list[Mapping[str, Any]] = [
+        {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+        for key in counted_texts(500)
+    ]
+    assert not [*scheduling.spread_errors(constraints, "spec")]
+    assert CountedText.comparisons <= 10 * len(constraints)
+    (error,) = scheduling.spread_errors([*constraints[:2], constraints[0]], "spec")
+    assert error.field == "spec[0].{topologyKey, whenUnsatisfiable}"
+
+
+@pytest.mark.parametrize(("field", "key"), [("tolerations", "key"), ("schedulingGates", "name")])
+def test_comparisons_of_an_update_grow_linearly(field: str, key: str) -> None:
+    texts = counted_texts(500)
+    old = {"spec": {"containers": [], field: [{key: text} for text in texts]}}
+    new = {"spec": {"containers": [], field: [{key: CountedText(text)} for text in texts]}}
+    assert not [*PodStrategy().validate_update(new, old)]
+    assert CountedText.comparisons <= 10 * len(texts)
+
+
+def test_comparisons_of_mounts_with_devices_grow_linearly() -> None:
+    mounts = [{"name": "v", "mountPath": text} for text in counted_texts(500)]
+    devices = [{"name": "w", "devicePath": CountedText(f"/dev/{number}")} for number in range(500)]
+    policies = {"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
+    container = {"name": "c", "image": "i", "volumeMounts": mounts, "volumeDevices": devices, **policies}
+    volumes: dict[str, dict[str, Any]] = {
+        "v": {"name": "v"},
+        "w": {"name": "w", "persistentVolumeClaim": {"claimName": "w"}},
+    }
+    assert not [*containers.errors([container], volumes, "spec.containers")]
+    assert CountedText.comparisons <= 10 * len(mounts)

@@ -1,9 +1,12 @@
 """Services: allocation of addresses and ports, and changes of the type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.apiserver.kinds import services
 
 Object = dict[str, Any]
 
@@ -169,3 +172,28 @@ def test_type_change_releases_node_port(cluster: Any) -> None:
     updated = cluster.update(created, setting(type="ClusterIP"))
     assert updated["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
     assert "externalTrafficPolicy" not in updated["spec"]
+
+
+class CountedPorts:
+    """A range of node ports that counts how many of them are looked at."""
+
+    def __init__(self, ports: range) -> None:
+        self._ports = ports
+        self.count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for port in self._ports:
+            self.count += 1
+            yield port
+
+
+def test_search_for_node_ports_looks_at_each_port_once(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = CountedPorts(range(30_000, 30_100))
+    monkeypatch.setattr(services, "_NODE_PORTS", counted)
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 201)]
+    created = cluster.create(service(type="NodePort", ports=ports[:100]))
+    assert [port["nodePort"] for port in created["spec"]["ports"]] == [*range(30_000, 30_100)]
+    with pytest.raises(ApiError) as raised:
+        cluster.create(service("b", type="NodePort", ports=ports))
+    assert raised.value.message.endswith("is invalid: spec.ports: Forbidden: all node ports are taken")
+    assert counted.count == 200

@@ -274,6 +274,11 @@ _SUBJECTS = [
         ("nodes", {}, ["Unknown", "<none>", "3m", "", "<none>", "<none>", *["<unknown>"] * 3]),
         (
             "nodes",
+            {"status": {"addresses": [{"type": "InternalIP"}]}},
+            ["Unknown", "<none>", "3m", "", "", "<none>", *["<unknown>"] * 3],
+        ),
+        (
+            "nodes",
             {
                 "metadata": {
                     "labels": {"node-role.kubernetes.io/master": "", "kubernetes.io/role": "worker"}

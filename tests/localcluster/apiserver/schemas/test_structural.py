@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.k8s import api_errors
 from windlass.localcluster.apiserver.schemas import structural
 
 Schema = dict[str, Any]
@@ -417,3 +418,29 @@ def paths_of(value: Any, at: str = "") -> set[str]:
             [(f"{at}[{index}]", one) for index, one in enumerate(value)] if isinstance(value, list) else []
         )
     return {path for path, _ in below} | {path for at, one in below for path in paths_of(one, at)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (items({"type": "object", "required": ["name"]}), [{}] * 1_000),
+        (values({"type": "object", "required": ["name"]}), {f"k{number}": {} for number in range(1_000)}),
+        (fields() | {"additionalProperties": False}, {f"k{number}": 1 for number in range(1_000)}),
+        (items(STRING, **{"x-kubernetes-list-type": "set"}), [f"v{number // 2}" for number in range(2_000)]),
+        (items(EMBEDDED | KEEPS), [{}] * 1_000),
+        (values(EMBEDDED | KEEPS), {f"k{number}": {} for number in range(1_000)}),
+    ],
+    ids=["list", "map", "forbidden-properties", "set", "embedded-list", "embedded-map"],
+)
+def test_validation_stops_after_as_many_errors_as_are_reported(schema: Schema, value: Any) -> None:
+    validate = structural.StructuralSchema(fields(spec=schema)).validate
+    errors = validate(custom(value))
+    assert api_errors.MAX_ERRORS <= len(errors) <= api_errors.MAX_ERRORS + 2
+    few = value[:40] if isinstance(value, list) else dict([*value.items()][:40])
+    assert errors[:20] == validate(custom(few))[:20]
+
+
+def test_errors_of_a_listed_field_are_found_after_many_of_a_map() -> None:
+    schema = fields(spec=values(INTEGER), status=INTEGER)
+    obj = custom({f"k{number}": "x" for number in range(1_000)}) | {"status": "x"}
+    assert any(error.field == "status" for error in structural.StructuralSchema(schema).validate(obj))

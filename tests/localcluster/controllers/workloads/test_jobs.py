@@ -76,8 +76,8 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
         ["count b", "delete b"],
     ),
     "suspended": (job(suspend=True), [tracked("a")], ["count a", "delete a"]),
-    "of somebody else": (job({}, managedBy="example.com/queue"), [], []),
-    "a pod that nobody needs once enough have succeeded": (
+    "managed by another controller": (job({}, managedBy="example.com/queue"), [], []),
+    "a pod that is no longer needed because enough have succeeded": (
         job(parallelism=2, completions=1),
         [tracked("a", "Succeeded", ended=1), tracked("b")],
         ["count a", "count b", "delete b"],

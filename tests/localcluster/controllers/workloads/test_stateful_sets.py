@@ -83,7 +83,7 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
         [ready(0, FORMER), ready(1)],
         [],
     ),
-    "whoever deletes them updates them": (
+    "update strategy OnDelete": (
         stateful_set(1, updateStrategy={"type": "OnDelete"}),
         [ready(0, FORMER)],
         [],

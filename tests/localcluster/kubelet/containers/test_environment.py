@@ -1,5 +1,6 @@
 """The environment of a container, and the kubelet's messages for invalid references."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -233,3 +234,50 @@ def test_service_variables_can_be_referenced_and_overridden(
     found = environment(pod, {"name": "main", "env": variables}, lookup, facts)
     assert found["ADDRESS"] == "10.96.0.9:2222"
     assert found["PS_0_SERVICE_HOST"] == "mine"
+
+
+POD: Json = {"metadata": {"name": "p", "namespace": "train", "uid": "u"}, "spec": {}}
+
+
+def test_object_is_read_once_for_all_variables() -> None:
+    read: list[str] = []
+
+    def lookup(_: str, name: str) -> Json:
+        read.append(name)
+        return {"data": {"key": "dmFsdWU="}}
+
+    variables = [
+        _from("secretKeyRef", name="large", key="key") | {"name": f"V{number}"} for number in range(100)
+    ]
+    found = environment(POD, {"name": "c", "env": variables}, lookup, PodFacts((), (), {}, ()))
+    assert set(found.values()) == {"value"}
+    assert read == ["large"]
+
+
+def test_environment_that_is_too_long_for_a_process_is_rejected() -> None:
+    doubled = [{"name": f"V{number}", "value": f"$(V{number - 1})" * 2} for number in range(1, 64)]
+    container = {"name": "c", "env": [{"name": "V0", "value": "x" * 1_000}, *doubled]}
+    with pytest.raises(SetupError, match="use fewer or shorter arguments"):
+        environment(POD, container, lambda *_: None, PodFacts((), (), {}, ()))
+
+
+def test_service_variables_that_are_too_long_for_a_process_are_not_all_computed() -> None:
+    computed = 0
+
+    def ports() -> Iterator[Json]:
+        nonlocal computed
+        for number in range(1, 1_000_000):
+            computed += 1
+            yield {"name": f"port-{number}", "port": number, "protocol": "TCP"}
+
+    class Ports(list[Json]):
+        def __iter__(self) -> Iterator[Json]:
+            return ports()
+
+    service = {
+        "metadata": {"name": "large", "namespace": "train"},
+        "spec": {"clusterIP": "10.96.0.9", "ports": Ports([{"name": "a", "port": 1}])},
+    }
+    with pytest.raises(SetupError, match="use fewer or shorter arguments"):
+        environment(POD, {"name": "c"}, lambda *_: None, PodFacts((), (), {}, (service,)))
+    assert computed < 300_000

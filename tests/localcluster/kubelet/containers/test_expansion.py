@@ -3,6 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers import expansion
+from windlass.localcluster.kubelet.containers.errors import SetupError
 
 VARIABLES = {"A": "a", "B": "b", "EMPTY": "", "NESTED": "$(A)", "WITH SPACE": "s"}
 
@@ -50,3 +51,10 @@ def test_earlier_mapping_takes_precedence() -> None:
 
 def test_references_are_the_expandable_names() -> None:
     assert [*expansion.referenced_names("$(A)/$$(B)/$(C D)/$(E")] == ["A", "C D"]
+
+
+def test_expansion_stops_at_the_limit_of_a_process() -> None:
+    value = "x" * 1024**2
+    assert len(expansion.expand("$(A)" * 6, {"A": value})) == expansion.MAX_CHARACTERS
+    with pytest.raises(SetupError, match="more than 6291456 characters"):
+        expansion.expand("$(A)" * 1_000_000, {"A": value})

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +16,8 @@ from windlass.localcluster.kubelet.lifecycle.records import (
     Terminated,
     Waiting,
 )
-from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, PodState
+from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, ContainerTracker, PodState
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.sandbox import state_file
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -75,3 +79,29 @@ def test_failed_write_keeps_earlier_state(tmp_path: Path, monkeypatch: pytest.Mo
         state_file.write(tmp_path / STATE_FILE, STATES[0])
     monkeypatch.undo()
     assert state_file.read(tmp_path / STATE_FILE, PodState) == STATES[1]
+
+
+def test_reports_that_arrive_at_once_are_saved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a write for each report, a pod with 500 containers stops the API server for seconds."""
+    names = [f"c{number}" for number in range(100)]
+    pod: dict[str, Any] = {"spec": {"containers": [{"name": name} for name in names]}}
+    record = PodRecord(tuple(ContainerRecord(name, current=Running(NOW, f"run-{name}")) for name in names))
+    sandbox: Any = SimpleNamespace(
+        folder=PodDirectory(tmp_path), pod_name="p", termination_message=lambda *_, **__: ""
+    )
+    tracker = ContainerTracker(
+        pod,
+        sandbox,
+        PodState(record),
+        events=Mock(),
+        faults=Mock(apply=lambda report: report),
+        on_started=lambda *_: None,
+        on_ended=lambda _: None,
+    )
+    writes: list[PodState] = []
+    monkeypatch.setattr(state_file, "write", lambda _, state: writes.append(state))
+    tracker.on_supervisor_lost()
+    assert not tracker.record.is_anything_running
+    tracker.save_reports()
+    tracker.save_reports()
+    assert writes == [PodState(tracker.record)]

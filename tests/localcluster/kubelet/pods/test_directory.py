@@ -10,7 +10,7 @@ import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import PodFacts
-from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods import directory, disk
 from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodSandbox
 from windlass.model.base import Json
@@ -114,86 +114,27 @@ def test_file_in_place_of_directory_is_reported(tmp_path: Path) -> None:
         directory.make(PodDirectory(tmp_path / "pods" / "0b1c"))
 
 
-# Removing
-
-
-def test_remove_deletes_everything_but_link_targets(folder: PodDirectory, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    (outside / "kept").mkdir(parents=True)
-    (folder.path / "link").symlink_to(outside)
-    (folder.volume("data") / "a" / "b").mkdir(parents=True)
-    (folder.volume("data") / "a" / "link").symlink_to(outside / "kept")
-    (folder.volume("data") / "a" / "b" / "file").write_text("x")
-    os.mkfifo(folder.volume("data") / "pipe")
-    # From a removal that was cut short.
-    (folder.path / ".removed-0").mkdir()
-    (folder.path / ".removed-0" / "file").write_text("x")
-    for closed in ("a/b", "a", ""):
-        (folder.volume("data") / closed).chmod(0o000)
-    directory.remove(folder.path)
-    assert {path.name for path in tmp_path.rglob("*")} == {"pods", "outside", "kept"}
-    directory.remove(folder.path)
-
-
-@pytest.mark.parametrize("mounted", ["data", "volumes/data"])
-def test_remove_does_not_empty_a_mounted_directory(
-    folder: PodDirectory, mounted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel does not rename a mount point (EBUSY)."""
-    mount = folder.path / mounted
-    mount.mkdir(parents=True)
-    (mount / "file").write_text("x")
-    rename = Path.rename
-
-    def rename_unless_mounted(path: Path, target: Path) -> Path:
-        if path == mount or path.name == "data":
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", rename_unless_mounted)
-    with pytest.raises(OSError, match="busy"):
-        directory.remove(folder.path)
-    assert [path.read_text() for path in folder.path.rglob("file")] == ["x"]
-
-
-def test_remove_deletes_trees_of_any_depth(folder: PodDirectory) -> None:
-    """A folder whose path is too long to be named."""
-    name, depth = 200 * "d", 30
-    here = os.open(folder.volumes, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=here)
-        inner = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
-    directory.remove(folder.path)
-    assert not folder.path.exists()
+# Removal
 
 
 @pytest.mark.parametrize(
-    ("is_ephemeral", "free", "stays"),
-    [(False, None, False), (False, 0, False), (True, None, True), (True, 0, False)],
+    ("is_ephemeral", "is_full", "stays"),
+    [(False, False, False), (False, True, False), (True, False, True), (True, True, False)],
     ids=["lasting", "lasting and full", "ephemeral", "ephemeral and full"],
 )
 def test_logs_of_deleted_pods(
-    is_ephemeral: bool, free: int | None, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_ephemeral: bool, is_full: bool, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ephemeral cluster keeps them while there is space."""
     folder = directory.PodDirectory(tmp_path / "uid")
     log = folder.logs("main") / "0.log"
     log.parent.mkdir(parents=True)
     log.write_text("a line")
-    monkeypatch.setattr(directory, "low_free_bytes", lambda _: free)
+    monkeypatch.setattr(disk, "MIN_FREE_BYTES", 1 << 62 if is_full else 0)
+    monkeypatch.setattr(disk, "MIN_FREE_INODES", 0)
     place: Any = SimpleNamespace(
-        folder=folder, _directories=SimpleNamespace(is_ephemeral=is_ephemeral, path=tmp_path)
+        folder=folder,
+        _directories=SimpleNamespace(is_ephemeral=is_ephemeral, path=tmp_path, archive=None),
     )
     PodSandbox.remove(place)
     assert log.exists() is stays
-
-
-def test_free_space_is_sufficient_or_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert directory.low_free_bytes(tmp_path / "nowhere") is None
-    monkeypatch.setattr(directory, "MIN_FREE_BYTES", 0)
-    assert directory.low_free_bytes(tmp_path) is None
-    monkeypatch.setattr(directory, "MIN_FREE_BYTES", 2**63)
-    assert (directory.low_free_bytes(tmp_path) or 0) > 0

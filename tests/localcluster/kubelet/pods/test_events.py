@@ -68,6 +68,15 @@ MAIN = "spec.containers{main}"
             MAIN,
         ),
         (lambda told, pod: told.created(pod, "main"), "Normal", "Created", "Container created", MAIN),
+        (
+            lambda told, pod: told.security_not_applied(pod, "main", ["privileged", "sysctls"]),
+            *("Warning", "SecurityContextNotApplied"),
+            (
+                "Container main runs without these settings of its securityContext, which this machine cannot apply:"
+                ' privileged, sysctls. See "Security contexts" in docs/local.md.'
+            ),
+            MAIN,
+        ),
         (lambda told, pod: told.started(pod, "main"), "Normal", "Started", "Container started", MAIN),
         (
             lambda told, pod: told.stopping(pod, "fetch"),

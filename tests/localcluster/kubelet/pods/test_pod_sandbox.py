@@ -1,6 +1,7 @@
 """The sandbox of a pod writes files only when their content may have changed."""
 
 import asyncio
+import socket
 from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,8 @@ from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
 from windlass.localcluster.sandbox.messages import Ready
+from windlass.localcluster.sandbox.process import processes
+from windlass.localcluster.sandbox.process.supervisor import SOCKET
 from windlass.model.base import Json
 
 POD: Json = {"metadata": {"name": "worker-0", "namespace": "train", "uid": "0b1c"}, "spec": {}}
@@ -49,10 +52,15 @@ def test_only_isolated_pods_get_nameservers_of_pod_network(
     sandbox = PodSandbox(
         pod,
         directories=PodDirectories(tmp_path, "cluster", is_ephemeral=False),
-        host=cast("Any", SimpleNamespace(hosts_file="", hostname="h", resolv_conf="nameserver 127.0.0.53\n")),
+        host=cast(
+            "Any",
+            SimpleNamespace(
+                hosts_file="", hostname="h", resolv_conf="nameserver 127.0.0.53\n", can_mount=False
+            ),
+        ),
         network=PodNetwork(ready, "192.0.2.1", PurePath(tmp_path)),
         objects=cast("Any", Names()),
-        token="",
+        account_tokens=unused,
         claim_folder=unused,
         images=unused,
         spawner=cast("Any", SimpleNamespace(spawn=spawn)),
@@ -75,7 +83,7 @@ def test_hosts_file_is_written_only_if_names_or_addresses_change(
         host=host,
         network=PodNetwork(Ready(has_namespaces=True), "192.0.2.1", PurePath(tmp_path)),
         objects=names,
-        token="",
+        account_tokens=unused,
         claim_folder=unused,
         images=unused,
         spawner=unused,
@@ -101,3 +109,24 @@ def test_hosts_file_is_written_only_if_names_or_addresses_change(
     address = sandbox.allocate_addresses(POD).pod[0]
     sandbox.refresh_hosts(POD)
     assert address in sandbox.folder.hosts.read_text()
+
+
+@pytest.mark.parametrize(("is_killed", "searches"), [(False, 0), (True, 1)])
+def test_processes_are_searched_only_after_a_killed_supervisor(
+    is_killed: bool, searches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search reads the environment of every process of the machine, so that many ended pods would take long."""
+    searched = []
+
+    def search(_: bytes, value: bytes) -> list[int]:
+        searched.append(value)
+        return []
+
+    monkeypatch.setattr(processes, "pids_with_variable", search)
+    folder = directory.PodDirectory(tmp_path / "0b1c")
+    folder.path.mkdir()
+    if is_killed:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(folder.path / SOCKET))
+    asyncio.run(PodDirectories(tmp_path, "cluster", is_ephemeral=True).end_pod(folder))
+    assert searched == [b"0b1c"] * searches

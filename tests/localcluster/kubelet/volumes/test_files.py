@@ -18,6 +18,10 @@ def _said(path: str, field: str, **more: int) -> Json:
     return {"path": path, "fieldRef": {"apiVersion": "v1", "fieldPath": field}, **more}
 
 
+def _token(source: Json) -> str:
+    return f"TOKEN for {source['audience']}" if "audience" in source else "TOKEN"
+
+
 def _projected(*sources: Json, mode: int = 0o644) -> Json:
     return {"projected": {"defaultMode": mode, "sources": [*sources]}}
 
@@ -99,7 +103,7 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
             ),
             {
                 "token": (b"TOKEN", 0o440),
-                "vault": (b"TOKEN", 0o440),
+                "vault": (b"TOKEN for vault", 0o440),
                 "level": (b"debug", 0o440),
                 "user": (b"ann", 0o600),
                 "namespace": (b"train", 0o440),
@@ -117,7 +121,7 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
 )
 def test_files(volume: Json, expected: Expected, pod: Json, lookup: Lookup, facts: PodFacts) -> None:
     assert files.has_generated_files(volume)
-    found = files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
+    found = files.files({"name": "v", **volume}, pod, lookup, facts, _token)
     assert {path: (file.content, file.mode) for path, file in found.items()} == expected
 
 
@@ -181,7 +185,7 @@ def test_invalid_volume_source_is_rejected(
     volume: Json, problem: str, pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     with pytest.raises(SetupError) as refused:
-        files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
+        files.files({"name": "v", **volume}, pod, lookup, facts, _token)
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
 
@@ -201,7 +205,7 @@ def test_downward_annotations_are_quoted(
 ) -> None:
     pod["metadata"]["annotations"] = {"a": value}
     volume = {"name": "v", "downwardAPI": {"items": [_said("f", "metadata.annotations")]}}
-    assert files.files(volume, pod, lookup, facts, "TOKEN")["f"].content.decode() == written
+    assert files.files(volume, pod, lookup, facts, _token)["f"].content.decode() == written
 
 
 @pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"hostPath": {"path": "/x"}}, {"name": "v"}])

@@ -53,7 +53,7 @@ class Kept:
             now=NOW,
             facts=FACTS,
             lookup=lambda _, name: self.objects.get(name),
-            token="TOKEN",  # noqa: S106
+            token=lambda _: "TOKEN",
             claim=self.claims.get,
             claim_folder=lambda claim: self._folder / claim["metadata"]["uid"],
         )
@@ -318,9 +318,9 @@ def test_service_account_volume_is_omitted(kept: Kept, host: Host, automount: bo
 def test_own_mount_replaces_service_account_mount(mount_path: str, expected: list[str]) -> None:
     container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": mount_path}]}
     pod = {"metadata": {}, "spec": {"containers": [container], "initContainers": [{"name": "first"}]}}
-    changed = service_account.with_volume(pod)["spec"]
-    assert [mount["mountPath"] for mount in changed["containers"][0]["volumeMounts"]] == expected
-    (own,) = changed["initContainers"][0]["volumeMounts"]
+    changed = service_account.with_mount(pod, container)
+    assert [mount["mountPath"] for mount in changed["volumeMounts"]] == expected
+    (own,) = service_account.with_mount(pod, {"name": "first"})["volumeMounts"]
     assert (own["mountPath"], own["readOnly"]) == (service_account.MOUNT_PATH, True)
     assert pod["spec"] == {"containers": [container], "initContainers": [{"name": "first"}]}
 

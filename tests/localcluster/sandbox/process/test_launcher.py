@@ -16,7 +16,8 @@ PATIENCE_SECONDS = 100.0
 
 def test_spawner_gets_no_secrets_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process of each is one of the spawner's."""
-    monkeypatch.setenv("JUPYTER_PASSWORD", "sesame")
+    for name in ("JUPYTER_PASSWORD", "PYTHON_KEYRING_PASSWORD", "LC_API_TOKEN"):
+        monkeypatch.setenv(name, "sesame")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     launched = launcher.launch(SpawnerOptions(folder=tmp_path, cluster="c", level="plain", network="shared"))
     try:

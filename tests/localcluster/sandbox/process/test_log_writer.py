@@ -192,3 +192,17 @@ def test_unopenable_log_does_not_raise(tmp_path: Path) -> None:
     log.write("stdout", b"two\n")
     log.close()
     assert text(folder) == notice(4, errno.ENOENT) + b"two\n"
+
+
+def test_state_of_a_progress_bar_is_stored_beside_the_log(tmp_path: Path) -> None:
+    """The log contains only complete lines, unchanged."""
+    log = writer(tmp_path)
+    states = []
+    for piece in (b"plain", b" line\n", b"\r 10%", b"\r 20%", b"\r100%\ndone\n", b"50%\r", b"last"):
+        log.write("stderr", piece)
+        file = tmp_path / log_format.unfinished_name("0.log")
+        states.append(file.read_bytes().partition(b"\n")[0] if file.exists() else None)
+    log.close()
+    assert states == [None, None, b"10%", b"20%", b"", b"50%", b"last"]
+    assert text(tmp_path) == b"plain line\n\r 10%\r 20%\r100%\ndone\n50%\rlast"
+    assert file.read_bytes() == b"\n"

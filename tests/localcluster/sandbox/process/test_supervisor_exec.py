@@ -1,5 +1,4 @@
-"""Those who want something of a pod that runs: exec, attach, and connections to its ports, at every level that this
-machine allows."""
+"""Exec, attach and port forwarding of a running pod, at every level of isolation that this machine supports."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""Whoever ends, in whatever way, leaves nothing behind, and what is to be known of it is known: at every level that
-this machine allows."""
+"""A process that ends in any way leaves nothing behind, and its end is reported, at every level of isolation that this
+machine supports."""
 
 import contextlib
 import os

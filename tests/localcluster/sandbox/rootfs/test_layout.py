@@ -282,6 +282,32 @@ def test_mounts(mounts: list[Mount], opened: list[str], expected: list[layout.Op
     assert without_the_usual(made(HOST, *mounts), *opened) == expected
 
 
+HIDDEN = Mount("/vol/other", "/vol/data", read_only=True, hides=True)
+HIDING = Bind("/vol/other", "/vol/data", read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/etc/ssl", [Bind("/usr", "/etc/ssl"), HIDING]),
+        ("/vol", [Bind("/usr", "/vol")]),
+        # A mount through a link replaces the folder to which the link leads.
+        ("/to-vol", [Bind("/usr", "/vol")]),
+    ],
+)
+def test_folder_of_the_host_is_hidden_unless_a_mount_replaces_it(
+    target: str, expected: list[layout.Operation]
+) -> None:
+    tree = {**HOST, "to-vol": ("vol",)}
+    found = made(tree, Mount("/usr", target), HIDDEN)
+    assert [each for each in found if isinstance(each, Bind) and each.is_required] == expected
+
+
+def test_missing_folder_is_not_hidden() -> None:
+    mount = Mount("/vol/other", "/home/windlass", read_only=True, hides=True)
+    assert made(HOST, mount) == made(HOST)
+
+
 REFUSED = {
     "a folder over a file": (
         [Mount("/vol/data", "/etc/hosts")],
@@ -415,6 +441,51 @@ def test_mount_hides_files_of_the_image() -> None:
     mounts = (Mount("/vol/data", "/opt/app"), Mount("/vol/other", "/opt/app/f"))
     *_, last = made(tree, *mounts, image=ONE)
     assert last == Bind("/vol/other", "/opt/app/f")
+
+
+def test_read_only_root_protects_host_and_image_but_not_devices_and_mounts() -> None:
+    tree = with_image({"srv": {"f": ""}, "etc": {"hosts": ""}})
+    mounts = (Mount("/vol/data", "/data"), Mount("/vol/file", "/dev/log"))
+    found = layout.operations(Written(tree), mounts, ONE, is_read_only=True)
+    writable = [each.target for each in found if isinstance(each, Bind) and not each.read_only]
+    assert writable == ["/dev/null", "/dev/usb", "/data", "/dev/log"]
+
+
+def test_restricted_container_has_listed_devices_and_read_only_sys() -> None:
+    listed = {
+        "fd": ("/proc/self/fd",),
+        "null": "",
+        "nvidia0": "",
+        "nvidia-caps": {},
+        "pts": {},
+        "ptmx": "",
+        "shm": {},
+    }
+    tree = {
+        "dev": {**listed, "mem": "", "sda": "", "mapper": {"vg": ""}, "loop0": ""},
+        "sys": {"fs": {}},
+        "usr": {},
+    }
+    found = layout.operations(Written(tree), (), is_restricted=True)
+    links = [each.path for each in found if isinstance(each, MakeLink)]
+    assert links == ["/dev/fd", "/dev/ptmx"]
+    bound = {each.target: each.read_only for each in found if isinstance(each, Bind)}
+    devices = ("/dev/null", "/dev/nvidia-caps", "/dev/nvidia0", "/dev/shm")  # noqa: S108 — in the container
+    assert bound == {**dict.fromkeys(devices, False), "/sys": True, "/usr": False}
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+def test_hidden_devices_do_not_appear(is_restricted: bool) -> None:
+    caps = {"nvidia-cap1": "", "nvidia-cap2": ""}
+    tree: Tree = {
+        "dev": {"null": "", "nvidia0": "", "nvidia1": "", "nvidiactl": "", "nvidia-caps": caps},
+        "usr": {},
+    }
+    hidden = ("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap2", "/dev/nvidia7", "/dev/dri/renderD128")
+    found = layout.operations(Written(tree), (), is_restricted=is_restricted, hidden_devices=hidden)
+    bound = {each.target for each in found if isinstance(each, Bind)}
+    devices = {"/dev/null", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps/nvidia-cap1"}
+    assert bound == devices | {"/usr"}
 
 
 @pytest.mark.parametrize("image", ["/images/none", "/notes"])

@@ -15,22 +15,34 @@ import msgspec
 import pytest
 
 from windlass.localcluster.sandbox import messages
-from windlass.localcluster.sandbox.messages import Mount
+from windlass.localcluster.sandbox.messages import Mount, Security
 
 pytestmark = pytest.mark.pods
 
 NOBODY = 65534
+UNRESTRICTED = Security()
 
 # The user is changed here and not before Python starts, since only its owner may be able to read it. With `masks`, part
-# of /proc is hidden, as in another container. A look in Python is evaluated at once.
+# of /proc is hidden, as in another container. A look in Python is evaluated at once. `replaced` is a path that another
+# container replaces by a link after the layout was computed.
 PROGRAM = """
 import ctypes, os, sys
 import msgspec
 from windlass.localcluster.sandbox import kernel, messages
-from windlass.localcluster.sandbox.rootfs import root
+from windlass.localcluster.sandbox.rootfs import layout, root
 
-plan, scratch, look, user, masks = sys.argv[1:]
+plan, scratch, look, user, masks, replaced, link = sys.argv[1:]
 user = int(user)
+operations = layout.operations
+
+def then_replace(*arguments, **options):
+    made = operations(*arguments, **options)
+    os.rename(replaced, replaced + "-moved")
+    os.symlink(link, replaced)
+    return made
+
+if replaced:
+    layout.operations = then_replace
 
 def become_user():
     os.setgroups([])
@@ -93,12 +105,25 @@ class Builder:
         return str(self.pod / path)
 
     def look(
-        self, command: str, *mounts: Mount, image: str = "", directory: str = "/", masks_proc: bool = False
+        self,
+        command: str,
+        *mounts: Mount,
+        image: str = "",
+        directory: str = "/",
+        masks_proc: bool = False,
+        security: Security = UNRESTRICTED,
+        replaced: str = "",
+        link: str = "",
+        hidden_devices: tuple[str, ...] = (),
     ) -> str:
         """Return the output of a shell in the new root, or the error."""
-        plan = messages.ContainerPlan("id", "main", (), {}, directory, mounts, "", image)
+        plan = messages.ContainerPlan(
+            *("id", "main", (), {}, directory, mounts, "", image),
+            security=security,
+            hidden_devices=hidden_devices,
+        )
         scratch, masks = f"{self.pod}/scratch", "yes" if masks_proc else ""
-        words = (msgspec.json.encode(plan).decode(), scratch, command, str(self.user), masks)
+        words = (msgspec.json.encode(plan).decode(), scratch, command, str(self.user), masks, replaced, link)
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-c", PROGRAM, *words],
             stdout=subprocess.PIPE,
@@ -163,6 +188,14 @@ def test_root_contains_the_files_of_the_host(builder: Builder) -> None:
     assert builder.look("ls -A /").split() == names_in(pathlib.Path("/"))
     assert builder.look(f"cat {builder.write('file', 'text')}") == "text"
     assert builder.look("test -c /dev/null && test -d /sys/kernel && echo there") == "there"
+
+
+def test_hidden_devices_do_not_exist(builder: Builder) -> None:
+    """Device files that every machine has stand for those of GPUs."""
+    hidden = ("/dev/full", "/dev/pts/ptmx", "/dev/nvidia77")
+    found = builder.look("ls /dev; echo text > /dev/null && echo works", hidden_devices=hidden).split()
+    assert {"null", "zero", "works"} <= {*found}
+    assert "full" not in found
 
 
 def test_process_is_pid_1_of_its_namespace(builder: Builder) -> None:
@@ -235,11 +268,69 @@ def test_nested_mount_point_is_created_in_the_volume(builder: Builder) -> None:
     assert names_in(builder.pod / "outer") == ["a", "f"]
 
 
+def test_sub_path_that_becomes_a_link_is_not_followed(builder: Builder) -> None:
+    """The mounted directory is the one that was checked."""
+    builder.write("outside/file", "of the host")
+    volume = builder.folder("volume")
+    inside = builder.write("volume/s/file", "of the volume")
+    mount = Mount(volume, "/windlass", sub_path="s")
+    found = builder.look(
+        "cat /windlass/file", mount, replaced=str(pathlib.Path(inside).parent), link=f"{builder.pod}/outside"
+    )
+    assert found == "of the volume"
+
+
+@pytest.mark.parametrize("source", ["inner", "inner/file"])
+def test_mount_point_is_not_created_behind_a_new_link(builder: Builder, source: str) -> None:
+    outside, volume = builder.folder("outside"), builder.folder("volume")
+    shared = builder.folder("volume/shared")
+    builder.write("inner/file")
+    mounts = (Mount(volume, "/windlass"), Mount(f"{builder.pod}/{source}", "/windlass/shared/new"))
+    said = builder.look("echo started", *mounts, replaced=shared, link=outside)
+    assert "Too many levels of symbolic links" in said
+    assert names_in(builder.pod / "outside") == []
+
+
+def test_mount_is_not_attached_behind_a_new_link(builder: Builder) -> None:
+    volume, shared = builder.folder("volume"), builder.folder("volume/shared")
+    mounts = (Mount(volume, "/windlass"), Mount(builder.folder("inner"), "/windlass/shared"))
+    said = builder.look("echo started", *mounts, replaced=shared, link="/etc")
+    assert said.endswith("/windlass/shared: Too many levels of symbolic links")
+
+
+def test_file_of_the_host_that_becomes_a_link_is_left_out(builder: Builder) -> None:
+    """The directory around a new mount point is opened, and its entries are mounted one by one."""
+    builder.write("outside/file", "of another folder")
+    beside = builder.folder("opened/beside")
+    mount = Mount(builder.folder("inner"), f"{builder.pod}/opened/new")
+    look = f"ls {builder.pod}/opened"
+    assert builder.look(look, mount, replaced=beside, link=f"{builder.pod}/outside") == "new"
+
+
 def test_read_only_mount_keeps_locked_flags(builder: Builder) -> None:
     """A remount that leaves out flags of the mount below is refused in a user namespace."""
     look = "grep ' /windlass ' /proc/self/mounts | cut -d' ' -f4 | cut -d, -f1-4"
     mount = Mount("/proc/fs", "/windlass", read_only=True)
     assert builder.look(look, mount, masks_proc=True) == "ro,nosuid,nodev,noexec"
+
+
+def test_folder_of_the_host_is_hidden_behind_a_replaced_link(builder: Builder) -> None:
+    builder.write("real/data/token")
+    builder.folder("links")
+    (builder.pod / "links/link").symlink_to("../real")
+    volume = Mount(builder.folder("volume"), f"{builder.pod}/links")
+    hiding = Mount(builder.folder("none"), f"{builder.pod}/real/data", read_only=True, hides=True)
+    assert builder.look(f"ls -A {builder.pod}/real/data {volume.target}", volume, hiding).split() == [
+        f"{builder.pod}/links:",
+        f"{builder.pod}/real/data:",
+    ]
+    assert names_in(builder.pod / "volume") == []
+
+
+def test_restricted_container_sees_no_disks(builder: Builder) -> None:
+    look = "find /dev -exec test -b {} ';' -print; for path in /proc/sys/kernel/core_pattern /sys/kernel; do"
+    look += " test -w $path && echo $path; done; echo x > /dev/null && echo works"
+    assert builder.look(look, security=Security(capabilities=0)) == "works"
 
 
 def test_image_is_merged_over_the_host(builder: Builder) -> None:

@@ -126,6 +126,7 @@ def _mount_errors(container: Container, valid_volumes: Volumes, path: str) -> It
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
     }
+    device_paths = {*devices.values()}
     for mount, at in basics.indexed(container.get("volumeMounts"), path):
         name, mount_path = mount.get("name", ""), mount.get("mountPath", "")
         yield from basics.required_fields(mount, at, "name")
@@ -137,7 +138,7 @@ def _mount_errors(container: Container, valid_volumes: Volumes, path: str) -> It
         paths.add(mount_path)
         if name in devices:
             yield api_errors.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
-        if mount_path in devices.values():
+        if mount_path in device_paths:
             problem = "must not already exist as a path in volumeDevices"
             yield api_errors.invalid_value(f"{at}.mountPath", mount_path, problem)
         yield from _sub_path_errors(mount, at, path)

@@ -26,6 +26,9 @@ _NAME_RULES = {
 }
 _MAX_INT32 = 2**31 - 1
 _MAX_NAMESERVERS = 3
+# Kubernetes has no such limits. Here the kubelet shares one process with the API server, which must stay responsive.
+MAX_CONTAINERS = 500
+MAX_VOLUMES = 1_000
 # Limits of current Kubernetes releases.
 _MAX_SEARCHES = 32
 _MAX_SEARCH_CHARACTERS = 2048
@@ -34,6 +37,11 @@ _MAX_SEARCH_CHARACTERS = 2048
 def errors(spec: Spec, path: str) -> Iterator[FieldError]:
     volumes = spec.get("volumes") or []
     containers, init_containers = spec.get("containers") or [], spec.get("initContainers") or []
+    if len(containers) + len(init_containers) > MAX_CONTAINERS:
+        count = len(containers) + len(init_containers)
+        yield api_errors.too_many(f"{path}.containers", count, MAX_CONTAINERS)
+    if len(volumes) > MAX_VOLUMES:
+        yield api_errors.too_many(f"{path}.volumes", len(volumes), MAX_VOLUMES)
     valid_volumes = check_volumes.valid_volumes(volumes)
     yield from check_volumes.errors(volumes, f"{path}.volumes")
     yield from check_containers.errors(containers, valid_volumes, f"{path}.containers")

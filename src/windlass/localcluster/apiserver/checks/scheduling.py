@@ -63,6 +63,7 @@ def affinity_errors(affinity: Item, path: str) -> Iterator[FieldError]:
 
 def spread_errors(constraints: list[Item] | None, path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in constraints or ()]
+    last_index = {pair: index for index, pair in enumerate(pairs)}
     for index, (constraint, at) in enumerate(basics.indexed(constraints, path)):
         skew = constraint.get("maxSkew", 0)
         if skew <= 0:
@@ -70,7 +71,7 @@ def spread_errors(constraints: list[Item] | None, path: str) -> Iterator[FieldEr
         if not constraint.get("topologyKey"):
             yield api_errors.required(f"{at}.topologyKey", "can not be empty")
         yield from basics.choice(constraint, at, "whenUnsatisfiable", _WHEN_UNSATISFIABLE)
-        if pairs[index] in pairs[index + 1 :]:
+        if index < last_index[pairs[index]]:
             shown = f"{{{', '.join(pairs[index])}}}"
             yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", shown)
 

@@ -14,6 +14,20 @@ from windlass.localcluster.apiserver.definitions import schemas
 
 Object = dict[str, Any]
 
+# The groups of built-in and computed kinds. A definition in one of them could give access to the stored objects of a
+# built-in kind.
+RESERVED_GROUPS = frozenset(
+    {
+        "apiextensions.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "batch",
+        "coordination.k8s.io",
+        "metrics.k8s.io",
+        "rbac.authorization.k8s.io",
+    }
+)
 _SCOPES = ("Cluster", "Namespaced")
 _CONVERSIONS = ("None", "Webhook")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -58,6 +72,12 @@ def name_errors(definition: Object) -> Iterator[FieldError]:
     names = spec.get("names") or {}
     if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         yield api_errors.invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def reserved_group_errors(spec: Object) -> Iterator[FieldError]:
+    if spec.get("group") in RESERVED_GROUPS:
+        why = "this group is reserved for kinds of the server: use a group of your own"
+        yield api_errors.forbidden_field("spec.group", why)
 
 
 def spec_errors(spec: Object) -> Iterator[FieldError]:

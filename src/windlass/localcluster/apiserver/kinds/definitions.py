@@ -69,7 +69,7 @@ class DefinitionStrategy(Strategy):
         status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": cluster.now()}]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
-        return checks.name_errors(new)
+        return (*checks.name_errors(new), *checks.reserved_group_errors(new.get("spec") or {}))
 
     def validate(self, new: Object) -> Iterable[FieldError]:
         errors = [
@@ -130,8 +130,12 @@ def _compile_errors(definition: Object) -> Iterable[FieldError]:
 
 
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
-    """Return a kind for each version of a valid definition; none if the definition is not established."""
-    if definitions_names.is_rejected(definition):
+    """Return a kind for each version of a valid definition.
+
+    Return none if the definition is not established, or if it was stored in a reserved group by an earlier release.
+    """
+    is_reserved = definition["spec"]["group"] in checks.RESERVED_GROUPS
+    if is_reserved or definitions_names.is_rejected(definition):
         return ()
     return tuple(_kind(definition, version) for version in definition["spec"]["versions"])
 

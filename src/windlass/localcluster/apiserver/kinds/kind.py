@@ -47,8 +47,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_terminating: bool = False
     # Whether the API has paths for this version. Objects may be stored in a version that is not served.
     is_served: bool = True
-    # Whether objects are computed on request and cannot be written or watched.
-    is_read_only: bool = False
+    # The verbs of a kind whose objects are computed on request and not stored; empty for other kinds.
+    verbs: tuple[str, ...] = ()
     # Whether the definition has ever changed, so that stored objects have to be pruned and defaulted when read.
     reads_through_schema: bool = False
 

@@ -98,6 +98,5 @@ def _is_cidr(text: str) -> bool:
 
 
 def _default_allocatable(status: Object) -> None:
-    """Default allocatable to capacity."""
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

@@ -34,7 +34,6 @@ def set_defaults(spec: Object) -> None:
 
 
 def all_containers(spec: Object) -> Iterator[dict[str, Any]]:
-    """Return the containers and init containers."""
     yield from spec.get("containers") or ()
     yield from spec.get("initContainers") or ()
 

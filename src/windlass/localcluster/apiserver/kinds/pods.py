@@ -1,6 +1,5 @@
 """The strategy of Pod, with the defaults of Kubernetes' admission plugins, and binding."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -95,14 +94,14 @@ def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: Cluste
     reason = _binding_conflict(pod)
     if reason:
         raise api_errors.conflict("", "pods/binding", name, f"pod {name} {reason}")
-    bound = copy.deepcopy(pod)
-    bound["spec"]["nodeName"] = node
+    meta, status = pod["metadata"], pod.get("status") or {}
     if annotations:
-        bound["metadata"].setdefault("annotations", {}).update(annotations)
-    conditions = bound.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-    conditions.append(_scheduled_condition("True", cluster))
-    return bound
+        meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}}
+    others = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
+    conditions = [*others, _scheduled_condition("True", cluster)]
+    # A large spec is not copied: scheduling would stall the server.
+    spec = {**pod["spec"], "nodeName": node}
+    return {**pod, "metadata": meta, "spec": spec, "status": {**status, "conditions": conditions}}
 
 
 def _binding_conflict(pod: Object) -> str:
@@ -181,19 +180,20 @@ def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
 
 
 def _toleration_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
-    kept = [_without_seconds(toleration) for toleration in new]
+    kept = {_without_seconds(toleration) for toleration in new}
     if any(_without_seconds(toleration) not in kept for toleration in old):
         problem = "existing toleration can not be modified except its tolerationSeconds"
         yield api_errors.forbidden_field("spec.tolerations", problem)
 
 
-def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+def _without_seconds(toleration: dict[str, Any]) -> frozenset[tuple[str, Any]]:
+    return frozenset(item for item in toleration.items() if item[0] != "tolerationSeconds")
 
 
 def _gate_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
+    allowed = {gate.get("name", "") for gate in old}
     for gate in new:
-        if gate not in old:
+        if gate.get("name", "") not in allowed:
             problem = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
             yield api_errors.forbidden_field("spec.schedulingGates", problem)
 

@@ -1,4 +1,4 @@
-"""The strategies of Role, ClusterRole and their bindings, which are validated and stored, but not enforced."""
+"""The strategies of Role, ClusterRole and their bindings. `authorization` enforces them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -107,7 +107,7 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
     if spec.get("type") == "ExternalName":
         return
     # Nothing is allocated for an invalid spec: `validate` reports its errors later.
-    if [*_spec_errors(spec)]:
+    if next(_spec_errors(spec), None) is not None:
         return
     others = [
         service["spec"]
@@ -339,19 +339,25 @@ def _allocate_node_ports(spec: Object, others: Iterable[Spec]) -> Iterator[Field
         if port.get("nodePort"):
             yield from _node_port_errors(port, taken, f"{at}.nodePort")
             taken |= _node_ports([port])
+    # Each search for a free port continues where the last one ended.
+    free = {protocol: _free_node_ports(protocol, taken) for protocol in basics.PROTOCOLS}
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
-            yield from _allocate_port(port, "nodePort", port.get("protocol", ""), taken, "spec.ports")
-            taken |= _node_ports([port])
+            errors = [*_allocate_port(port, "nodePort", free[port["protocol"]], "spec.ports")]
+            yield from errors
+            if errors:
+                break
     needs_health_check = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     if needs_health_check and not spec.get("healthCheckNodePort"):
-        yield from _allocate_port(spec, "healthCheckNodePort", "TCP", taken, "spec.healthCheckNodePort")
+        yield from _allocate_port(spec, "healthCheckNodePort", free["TCP"], "spec.healthCheckNodePort")
 
 
-def _allocate_port(
-    holder: Object, key: str, protocol: str, taken: set[tuple[str, int]], field: str
-) -> Iterator[FieldError]:
-    number = next((number for number in _NODE_PORTS if (protocol, number) not in taken), None)
+def _free_node_ports(protocol: str, taken: set[tuple[str, int]]) -> Iterator[int]:
+    return (number for number in _NODE_PORTS if (protocol, number) not in taken)
+
+
+def _allocate_port(holder: Object, key: str, free: Iterator[int], field: str) -> Iterator[FieldError]:
+    number = next(free, None)
     if number is None:
         yield api_errors.forbidden_field(field, "all node ports are taken")
     else:

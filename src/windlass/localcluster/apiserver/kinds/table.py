@@ -79,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
     _row("v1", "Pod", pods.PodStrategy(), "po", _POD_SUBRESOURCES),
     _row("v1", "Secret", simple_kinds.SecretStrategy()),
     _row("v1", "Service", services.ServiceStrategy(), "svc", "status"),
-    _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), "sa"),
+    _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), "sa", "token"),
     _row(_EXTENSIONS, "CustomResourceDefinition", definitions.DefinitionStrategy(), "crd crds", "status"),
     _row("apps/v1", "Deployment", workloads.DeploymentStrategy(), "deploy", "scale status"),
     _row("apps/v1", "ReplicaSet", workloads.ReplicaSetStrategy(), "rs", "scale status"),

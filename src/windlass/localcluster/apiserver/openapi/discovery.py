@@ -34,7 +34,6 @@ _VERSION_NAME = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES = {None: 3, "beta": 2, "alpha": 1}
 
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-_READING_VERBS = ("get", "list")
 _GO_ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
@@ -58,6 +57,7 @@ _SUBRESOURCES = {
     "portforward": Subresource(_CONNECT_VERBS, "", "v1", "PodPortForwardOptions"),
     "eviction": Subresource(("create",), "policy", "v1", "Eviction"),
     "binding": Subresource(("create",), "", "v1", "Binding"),
+    "token": Subresource(("create",), "authentication.k8s.io", "v1", "TokenRequest"),
     "finalize": Subresource(("update",)),
 }
 
@@ -75,8 +75,8 @@ def group_version_kind(target: Kind | Subresource) -> Document:
 
 
 def verbs(kind: Kind) -> tuple[str, ...]:
-    if kind.is_read_only:
-        return _READING_VERBS
+    if kind.verbs:
+        return kind.verbs
     if kind.is_custom:
         return _CUSTOM_VERBS
     # As in Kubernetes, namespaces have no deletecollection.
@@ -121,7 +121,6 @@ def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | Non
 
 
 def version() -> Document:
-    """Return the document at `/version`."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     machine = platform.machine()
     return {

@@ -224,7 +224,7 @@ def _add_object_content(
     list_definition = schemas.list_definition_name(kind)
     responses = {
         "list": [list_definition],
-        "create": [_STATUS if subresource else definition],
+        "create": [_STATUS if subresource in ("binding", "eviction") else definition],
         # The response is the object for some kinds, and whenever the object is not removed immediately.
         "delete": [_STATUS, definition],
         "deletecollection": [_STATUS, list_definition],

@@ -38,9 +38,12 @@ INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 # Patterns of type names without version, by Go package. All other types are in the core package.
 _PACKAGES = {
-    _META: r"Condition|DeleteOptions|LabelSelector.*|ListMeta|ManagedFieldsEntry|ObjectMeta|OwnerReference"
-    r"|Preconditions|Status|StatusCause|StatusDetails",
+    "io.k8s.api.authorization": r".*AccessReview.*|.*RulesReview.*|(FieldSelector|LabelSelector|NonResource|Resource)"
+    r"Attributes|(NonResource|Resource)Rule",
+    _META: r"Condition|DeleteOptions|FieldSelectorRequirement|LabelSelector.*|ListMeta|ManagedFieldsEntry|ObjectMeta"
+    r"|OwnerReference|Preconditions|Status|StatusCause|StatusDetails",
     "io.k8s.api.apps": r"Deployment.*|ReplicaSet.*|StatefulSet.*|RollingUpdate.*",
+    "io.k8s.api.authentication": r"BoundObjectReference|SelfSubjectReview.*|TokenRequest.*|TokenReview.*|UserInfo",
     "io.k8s.api.autoscaling": r"Scale|ScaleSpec|ScaleStatus",
     "io.k8s.api.batch": r"Job.*|PodFailurePolicy.*|SuccessPolicy.*|UncountedTerminatedPods",
     "io.k8s.api.coordination": r"Lease.*",
@@ -91,9 +94,15 @@ _SHARED_KINDS = {
     "V1Binding": ("", "v1", "Binding"),
     "V1Eviction": ("policy", "v1", "Eviction"),
     "V1Scale": ("autoscaling", "v1", "Scale"),
+    "AuthenticationV1TokenRequest": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 _ALWAYS_PUBLISHED = ("V1DeleteOptions", "V1ListMeta", "V1ObjectMeta", "V1Status")
-_SUBRESOURCE_TYPES = {"scale": "V1Scale", "eviction": "V1Eviction", "binding": "V1Binding"}
+_SUBRESOURCE_TYPES = {
+    "scale": "V1Scale",
+    "eviction": "V1Eviction",
+    "binding": "V1Binding",
+    "token": "AuthenticationV1TokenRequest",
+}
 
 # Descriptions of the built-in kinds, for `kubectl explain`.
 _DESCRIPTIONS = {

@@ -98,7 +98,8 @@ def _node_roles(node: Object) -> str:
 def _node_address(type_name: str) -> Cell:
     def cell(node: Object) -> str:
         addresses = accessors.entries(node, "status", "addresses")
-        return next((each["address"] for each in addresses if each.get("type") == type_name), "<none>")
+        found = (each.get("address", "") for each in addresses if each.get("type") == type_name)
+        return next(found, "<none>")
 
     return cell
 

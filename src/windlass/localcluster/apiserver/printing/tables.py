@@ -143,7 +143,6 @@ def convert_list(
     *,
     now: datetime,
 ) -> Object:
-    """Return a list in the requested format."""
     if requested.kind == TABLE:
         return _table(requested, kind, objects, list_metadata, now=now)
     if requested.kind == PARTIAL_LIST:

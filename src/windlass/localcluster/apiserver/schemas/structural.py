@@ -7,10 +7,10 @@ has no effect is compiled to None, so that preserved subtrees are not traversed.
 1.25.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
+from windlass.k8s import json_patch
 from windlass.localcluster.apiserver.schemas import structural_checks, typed
 from windlass.localcluster.apiserver.schemas.structural_checks import JsonSchema
 
@@ -201,4 +201,4 @@ def _compile_fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | 
 
 
 def _copied(constant: Any) -> Any:
-    return copy.deepcopy(constant) if isinstance(constant, (dict, list)) else constant
+    return json_patch.deep_copy(constant) if isinstance(constant, (dict, list)) else constant

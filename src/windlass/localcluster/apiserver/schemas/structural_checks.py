@@ -2,11 +2,12 @@
 
 A check returns the problems of a value, each with its path relative to the value (`.name`, `[0].name`) and a function
 that returns the field error for an absolute path. None in place of a check means that every value is valid. Messages
-are those of Kubernetes.
+are those of Kubernetes. The check of a list or map stops at the number of errors that are reported.
 """
 
 import collections
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
@@ -287,7 +288,7 @@ def _array_check(schema: JsonSchema) -> Check | None:
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
         for index, one in enumerate(() if accepts_any_item else value):
-            check_one = item[type(one)]
+            check_one = item[type(one)] if len(problems) < api_errors.MAX_ERRORS else None
             if check_one is not None and (found := check_one(one)):
                 problems += [(f"[{index}]{path}", make_error) for path, make_error in found]
         if minimum is not None and len(value) < minimum:
@@ -333,9 +334,11 @@ def _object_check(schema: JsonSchema) -> Check | None:
         if maximum is not None and len(value) > maximum:
             return _too_many(len(value), maximum)
         if is_closed:
-            forbidden = [key for key in value if key not in fields]
+            forbidden = [key for key in value if key not in fields][: api_errors.MAX_ERRORS]
             problems += [("", functools.partial(_forbidden_property, key)) for key in forbidden]
         for key, one in value.items():
+            if key not in fields and len(problems) >= api_errors.MAX_ERRORS:
+                continue
             check_one = fields.get(key, other)[type(one)]
             if check_one is not None and (found := check_one(one)):
                 problems += [(f".{key}{path}", make_error) for path, make_error in found]
@@ -373,16 +376,17 @@ def _everywhere(schema: JsonSchema, compile_check: Callable[[JsonSchema], Check 
     def check(value: Any) -> list[Problem]:
         problems = own_check(value) if own_check is not None else []
         if type(value) is list and items is not None:
-            problems += [
+            found = (
                 (f"[{index}]{path}", make_error)
                 for index, one in enumerate(value)
                 for path, make_error in items(one)
-            ]
+            )
+            problems += itertools.islice(found, api_errors.MAX_ERRORS)
         elif type(value) is dict:
             for key, one in value.items():
                 if key in children:
                     problems += [(f".{key}{path}", make_error) for path, make_error in children[key](one)]
-                elif others is not None:
+                elif others is not None and len(problems) < api_errors.MAX_ERRORS:
                     problems += [(f"[{key}]{path}", make_error) for path, make_error in others(one)]
         return problems
 
@@ -443,4 +447,4 @@ def _duplicates(values: Iterable[Any]) -> list[Problem]:
         counts[_identity(value)] += 1
         if counts[_identity(value)] == 2:
             problems.append((f"[{index}]", functools.partial(api_errors.duplicate, value=value)))
-    return problems
+    return problems[: api_errors.MAX_ERRORS]

@@ -6,6 +6,7 @@ most are never used.
 
 import copy
 import functools
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -104,7 +105,7 @@ class _Node:
         """Set defaults."""
 
     def missing(self, _value: Any) -> list[str]:
-        """Return the paths of missing required fields."""
+        """Return the paths of missing required fields, for a list or map at most `MAX_ERRORS` of them."""
         return []
 
 
@@ -205,7 +206,8 @@ class _Collection(_Node):
     def missing(self, value: Any) -> list[str]:
         if self._is_flat:
             return []
-        return [f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one)]
+        paths = (f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one))
+        return list(itertools.islice(paths, api_errors.MAX_ERRORS))
 
 
 class _StructBoolOrList(_Node):

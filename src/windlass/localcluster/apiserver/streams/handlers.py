@@ -73,8 +73,25 @@ async def serve_log(request: web.BaseRequest, pod: Object, runtime: PodRuntime |
     if not requests.is_scheduled(pod):
         return web.Response(status=204)
     requests.require_log(pod, container, previous=options.previous)
+    return await _respond_with_log(request, runtime, (pod["metadata"]["namespace"], name, container), options)
+
+
+async def serve_log_of_deleted(
+    request: web.BaseRequest, namespace: str, name: str, runtime: PodRuntime | None
+) -> web.StreamResponse:
+    """Respond with the log of a pod that is deleted, which the parameter `uid` selects."""
+    target = namespace, name, request.query.get("container", "")
+    return await _respond_with_log(request, runtime, target, requests.log_options(request.query, name))
+
+
+async def _respond_with_log(
+    request: web.BaseRequest,
+    runtime: PodRuntime | None,
+    target: tuple[str, str, str],
+    options: LogOptions,
+) -> web.StreamResponse:
     try:
-        chunks = await _require_runtime(runtime).logs(pod["metadata"]["namespace"], name, container, options)
+        chunks = await _require_runtime(runtime).logs(*target, options)
     except OSError as error:
         raise api_errors.internal(str(error)) from error
     async with contextlib.aclosing(chunks):

@@ -23,6 +23,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     since_seconds: int | None = None
     since_time: datetime | None = None
     limit_bytes: int | None = None
+    uid: str = ""
+    """UID of the pod, which may be deleted. Kubernetes does not have this option."""
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ def log_options(query: Mapping[str, str], pod_name: str) -> LogOptions:
         since_seconds=_integer(query, "sinceSeconds"),
         since_time=_time(query, "sinceTime"),
         limit_bytes=_integer(query, "limitBytes"),
+        uid=query.get("uid", ""),
     )
     errors = _log_errors(options)
     if errors:
@@ -146,7 +149,6 @@ def require_scheduled(pod: Object) -> None:
 
 
 def require_running(pod: Object, container_name: str) -> None:
-    """Reject a container that is not running."""
     if accessors.at(_container_status(pod, container_name), "state", "running") is None:
         raise api_errors.ApiError(500, "InternalError", f'container not found ("{container_name}")')
 

@@ -1,21 +1,24 @@
 """The environment variables of a container.
 
 A container inherits a few variables of the daemon, since no image defines PATH. It also gets variables for Services,
-the data of whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES.
+the data of whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and those that select GPUs.
 """
 
 import base64
+import functools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from windlass.k8s import quantities
-from windlass.localcluster.kubelet import machine
 from windlass.localcluster.kubelet.containers import downward, errors, expansion
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
+from windlass.localcluster.kubelet.gpus import Inventory
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.scheduler import gpus, node_resources
+from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.model.base import Json
 
 _CONFIG_MAP = "ConfigMap"
@@ -23,22 +26,19 @@ _SECRET = "Secret"  # noqa: S105
 _OBJECT_SOURCES = {"configMapRef": _CONFIG_MAP, "secretRef": _SECRET}
 _KEY_SOURCES = {"configMapKeyRef": _CONFIG_MAP, "secretKeyRef": _SECRET}
 
-# The inherited variables. Others may hold secrets, or describe another cluster or another training job.
-_INHERITED = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM"),
-        *("LANG", "TZ"),
-        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_HOME"),
-        *("VIRTUAL_ENV", "XDG_CACHE_HOME", "REQUESTS_CA_BUNDLE"),
-        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
-    }
-)
-_INHERITED_PREFIXES = ("LC_", "CONDA_", "SSL_CERT_", "PIP_")
+# The inherited variables. Others may contain secrets, or describe another cluster or another training job. These are
+# complete names, since variables with a prefix such as CONDA_ or LC_ may contain tokens.
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
+_INHERITED = _PROXIES | {
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ"),
+    *("LANG", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_HOME"),
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PYTHON_EXE", "CONDA_SHLVL"),
+    *("XDG_CACHE_HOME", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
+_URL_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # The default of container runtimes.
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 
 _Variables = Iterator[tuple[str, str]]
 
@@ -48,17 +48,23 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> 
 
     Bytes of a Secret that are not UTF-8 are decoded as surrogates, so that the process gets them unchanged.
     """
-    services = _service_variables(pod, facts.services)
+    # Many variables can refer to the same large object.
+    lookup = functools.cache(lookup)
+    services = dict(_limited(_service_variables(pod, facts.services)))
     found: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         found |= dict(_object_variables(source, lookup))
+    size = 0
     for variable in container.get("env") or ():
-        if variable.get("value"):
-            found[variable["name"]] = expansion.expand(variable["value"], found, services)
-            continue
-        value = _value(variable, pod, container, lookup, facts)
+        value = (
+            expansion.expand(variable["value"], found, services)
+            if variable.get("value")
+            else _value(variable, pod, container, lookup, facts)
+        )
         if value is not None:
             found[variable["name"]] = value
+            size += len(value)
+            expansion.check_size(size)
     complete = {**services, **found}
     for name, value in complete.items():
         if "\0" in value:
@@ -67,11 +73,20 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> 
     return complete
 
 
+def _limited(variables: _Variables) -> _Variables:
+    """Yield the variables; raise SetupError if they are too long for a process."""
+    size = 0
+    for name, value in variables:
+        size += len(name) + len(value)
+        expansion.check_size(size)
+        yield name, value
+
+
 def _object_variables(source: Json, lookup: Lookup) -> _Variables:
     kind, reference = _reference(source, _OBJECT_SOURCES)
     prefix = source.get("prefix", "")
-    for key, value in _decoded_data(kind, reference, lookup).items():
-        yield f"{prefix}{key}", value
+    for key, value in _data(kind, reference, lookup).items():
+        yield f"{prefix}{key}", _decoded(kind, value)
 
 
 def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> str | None:
@@ -89,11 +104,11 @@ def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: Po
         )
         raise SetupError(message)
     kind, reference = _reference(source, _KEY_SOURCES)
-    value = _decoded_data(kind, reference, lookup).get(reference["key"])
+    value = _data(kind, reference, lookup).get(reference["key"])
     if value is None and not reference.get("optional"):
         where = f"{pod['metadata']['namespace']}/{reference['name']}"
         raise SetupError(f"couldn't find key {reference['key']} in {kind} {where}")
-    return value
+    return None if value is None else _decoded(kind, value)
 
 
 def _reference(source: Json, kinds: Mapping[str, str]) -> tuple[str, Json]:
@@ -101,36 +116,52 @@ def _reference(source: Json, kinds: Mapping[str, str]) -> tuple[str, Json]:
     return kinds[key], source[key]
 
 
-def _decoded_data(kind: str, reference: Json, lookup: Lookup) -> dict[str, str]:
+def _data(kind: str, reference: Json, lookup: Lookup) -> dict[str, str]:
     """Return the data of a ConfigMap or Secret. The environment never gets the binaryData of a ConfigMap."""
     found = lookup(kind, reference["name"])
     if found is None and not reference.get("optional"):
         raise errors.not_found(kind, reference["name"])
     data: dict[str, str] = (found or {}).get("data") or {}
-    if kind == _CONFIG_MAP:
-        return data
-    return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in data.items()}
+    return data
+
+
+def _decoded(kind: str, value: str) -> str:
+    return value if kind == _CONFIG_MAP else base64.b64decode(value).decode("utf-8", "surrogateescape")
 
 
 # Inherited variables
 
 
-def inherited_environment(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:
-    """Return the variables that containers inherit, with the directory `programs` first in PATH."""
+def inherited_environment(environ: Mapping[str, str], own_programs: str = "") -> dict[str, str]:
+    """Return the variables that containers inherit.
+
+    PATH finds the programs of the active virtual or Conda environment, then those of PATH, then `own_programs`.
+    """
     kept = {
-        name: value
+        name: _without_password(value) if name in _PROXIES else value
         for name, value in environ.items()
-        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+        if name in _INHERITED
     }
-    path = kept.get("PATH") or _DEFAULT_PATH
-    is_first_already = path.split(":")[0] == programs
-    return {**kept, "PATH": f"{programs}:{path}" if programs and not is_first_already else path}
+    folders = (kept.get("PATH") or _DEFAULT_PATH).split(":")
+    active = kept.get("VIRTUAL_ENV") or kept.get("CONDA_PREFIX")
+    # A folder that is in PATH already is there where the user's shell has it.
+    first = [f"{active}/bin"] if active and f"{active}/bin" not in folders else []
+    last = [own_programs] if own_programs and own_programs not in folders else []
+    return {**kept, "PATH": ":".join((*first, *folders, *last))}
+
+
+def _without_password(url: str) -> str:
+    """Return the URL of a proxy without user name and password. The password may contain any character."""
+    if "@" not in url:
+        return url
+    scheme = _URL_SCHEME.match(url)
+    return (scheme[0] if scheme else "") + url.rpartition("@")[2]
 
 
 def virtual_environment_programs() -> str:
     """Return the `bin` directory of the virtual environment in which Windlass runs; empty outside of one.
 
-    A virtual environment that is not activated is not in PATH, yet the user has installed packages in it.
+    It contains programs that Windlass brings, e.g. TensorBoard. Programs in PATH take precedence.
     """
     return str(Path(sys.executable).parent) if sys.prefix != sys.base_prefix else ""
 
@@ -138,8 +169,8 @@ def virtual_environment_programs() -> str:
 # Services: `{SERVICE}_SERVICE_HOST` and others
 
 
-def _service_variables(pod: Json, services: Iterable[Json]) -> dict[str, str]:
-    """Return variables for the API server and, unless disabled, for the Services with a ClusterIP in the namespace."""
+def _service_variables(pod: Json, services: Iterable[Json]) -> _Variables:
+    """Yield variables for the API server and, unless disabled, for the Services with a ClusterIP in the namespace."""
     namespace = pod["metadata"]["namespace"]
     has_links = pod["spec"].get("enableServiceLinks", True)
     reachable = [service for service in services if service["spec"].get("clusterIP", "") not in ("", "None")]
@@ -148,7 +179,8 @@ def _service_variables(pod: Json, services: Iterable[Json]) -> dict[str, str]:
     ]
     linked = [service for service in reachable if has_links and _namespace_and_name(service)[0] == namespace]
     by_name = {_namespace_and_name(service)[1]: service for service in (*api_server, *linked)}
-    return {key: value for name in sorted(by_name) for key, value in _variables_of_service(by_name[name])}
+    for name in sorted(by_name):
+        yield from _variables_of_service(by_name[name])
 
 
 def _namespace_and_name(service: Json) -> tuple[str, str]:
@@ -190,31 +222,42 @@ def _upper(name: str) -> str:
 # GPUs
 
 
-def gpu_environment(
-    pod: Json, container: Json, own: Mapping[str, str], gpu_ids: Sequence[str]
-) -> dict[str, str]:
-    """Return the variables that make only the container's share of the pod's GPUs visible to the container.
+def assigned_gpus(pod: Json, container: Json) -> tuple[Gpu, ...]:
+    """Return the container's share of the pod's GPUs. Raises SetupError if the pod has too few."""
+    counts = _gpu_counts(container)
+    # Adding up the requests of a large pod for each of its containers takes long.
+    of_pod = node_resources.requests_of(pod).gpus if counts else ()
+    found: list[Gpu] = []
+    for resource, count in counts.items():
+        start = _gpus_before(pod, container["name"], resource)
+        share = [gpu for gpu in of_pod if gpu.resource == resource][start : start + count]
+        if len(share) < count:
+            message = (
+                f'container "{container["name"]}" requests {count} {resource}, but the pod has too few GPUs assigned'
+                f" in the annotation {gpus.ANNOTATION}. Remove nodeName so that the scheduler assigns them."
+            )
+            raise SetupError(message, errors.CREATE_ERROR)
+        found += share
+    return tuple(found)
 
-    `own` is the result of `environment`: a CUDA_VISIBLE_DEVICES in it selects from the share, counted from 0.
-    """
-    count = _gpu_count(container)
-    if not count:
-        return {_VISIBLE_DEVICES: ""} if gpu_ids else {}
-    start = _gpus_before(pod, container["name"])
-    share = node_resources.requests_of(pod).gpus[start : start + count]
-    if len(share) < count:
+
+def gpu_environment(
+    container: Json, own: Mapping[str, str], assigned: Sequence[Gpu], inventory: Inventory
+) -> dict[str, str]:
+    """Return the variables that make only the assigned GPUs visible to the container. Raises SetupError if one of them
+    is not available any more. `own` is the result of `environment`."""
+    lost = next((gpu.id for gpu in assigned if inventory.device(gpu.id) is None), None)
+    if lost is not None:
         message = (
-            f'container "{container["name"]}" requests {count} {gpus.RESOURCE}, but the pod has too few GPUs assigned'
-            f" in the annotation {gpus.ANNOTATION}. Remove nodeName so that the scheduler assigns them."
+            f'container "{container["name"]}" cannot use {lost}, which is assigned to its pod: this machine does not'
+            " have it any more, or the cluster was restarted with other GPUs. Delete the pod, or submit the job again."
         )
         raise SetupError(message, errors.CREATE_ERROR)
-    visible = _selected_gpus(own[_VISIBLE_DEVICES], share) if _VISIBLE_DEVICES in own else share
-    # CUDA's default order differs from the order in which the machine numbers its GPUs.
-    return {_VISIBLE_DEVICES: machine.visible_devices(gpu_ids, visible), _DEVICE_ORDER: "PCI_BUS_ID"}
+    return inventory.variables(assigned, own)
 
 
-def _gpus_before(pod: Json, name: str) -> int:
-    """Return how many GPUs belong to earlier containers that run at the same time as this one."""
+def _gpus_before(pod: Json, name: str, resource: str) -> int:
+    """Return how many GPUs of a resource belong to earlier containers that run at the same time as this one."""
     sidecars = specs.sidecar_names(pod)
     held = 0
     for container in (*specs.init_containers(pod), *specs.containers(pod)):
@@ -223,22 +266,13 @@ def _gpus_before(pod: Json, name: str) -> int:
         has_ended_by_then = (
             specs.is_init_container(pod, container["name"]) and container["name"] not in sidecars
         )
-        held += 0 if has_ended_by_then else _gpu_count(container)
+        held += 0 if has_ended_by_then else _gpu_counts(container).get(resource, 0)
     return held
 
 
-def _gpu_count(container: Json) -> int:
+def _gpu_counts(container: Json) -> dict[str, int]:
+    """Return the number of requested GPUs by resource."""
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return int(quantities.parse(amounts.get(gpus.RESOURCE, "0")))
-
-
-def _selected_gpus(visible_devices: str, share: Sequence[int]) -> list[int]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES selects. Like CUDA, ignore everything after the first invalid entry."""
-    found: list[int] = []
-    for number in (entry.strip() for entry in visible_devices.split(",")):
-        is_valid = number.isascii() and number.isdecimal() and int(number) < len(share)
-        if not is_valid:
-            break
-        found.append(share[int(number)])
-    return found
+    counts = {name: int(quantities.parse(amount)) for name, amount in amounts.items() if gpus.is_gpu(name)}
+    return {name: count for name, count in counts.items() if count}

@@ -6,23 +6,22 @@ Planning creates the few files and directories that a run needs, and starts noth
 import os
 import posixpath
 import pwd
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_CEILING
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import msgspec
 
 from windlass.k8s import quantities
 from windlass.localcluster.kubelet.containers import environment as variables
-from windlass.localcluster.kubelet.containers import errors, expansion
+from windlass.localcluster.kubelet.containers import errors, expansion, security
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.directory import PodDirectory
-from windlass.localcluster.kubelet.volumes import files, service_account
+from windlass.localcluster.kubelet.volumes import files, service_account, setup
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes
 from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
 from windlass.localcluster.sandbox.rootfs import sub_paths
@@ -50,7 +49,7 @@ def plan(
     host, folder, name = context.host, context.folder, container["name"]
     if host.can_mount:
         pod = service_account.with_volume(pod)
-        container = specs.container(pod, name)
+        container = service_account.with_mount(pod, container)
     user = container_user(pod, container, host)
     variables_of_container = variables.environment(pod, container, context.lookup, context.facts)
     argv = arguments(container, variables_of_container)
@@ -58,7 +57,9 @@ def plan(
     if image and not host.can_mount:
         raise _cannot_mount(f'the files of image "{container.get("image", "")}"', container, host)
     directory.make_run(folder, run_id, name)
+    gpus = variables.assigned_gpus(pod, container)
     environment = _environment(pod, container, variables_of_container, user, context)
+    environment |= variables.gpu_environment(container, variables_of_container, gpus, host.gpus)
     return ContainerPlan(
         id=run_id,
         name=name,
@@ -70,9 +71,11 @@ def plan(
         image=image,
         user=user,
         limits=_limits(container, host),
+        security=security.restrictions(pod, container, host),
         has_stdin=bool(container.get("stdin")),
         ends_stdin=bool(container.get("stdinOnce")),
         is_terminal=bool(container.get("tty")),
+        hidden_devices=host.gpus.hidden_files(gpus) if host.can_mount else (),
     )
 
 
@@ -86,10 +89,15 @@ def arguments(container: Json, environment: Mapping[str, str]) -> tuple[str, ...
             " entrypoint. Set command."
         )
         raise SetupError(message, errors.CREATE_ERROR)
-    expanded = tuple(expansion.expand(word, environment) for word in words)
+    expanded: list[str] = []
+    size = 0
+    for word in words:
+        expanded.append(expansion.expand(word, environment))
+        size += len(expanded[-1])
+        expansion.check_size(size)
     if any("\0" in word for word in expanded):
         raise SetupError(f'the command of container "{name}" contains a NUL byte', errors.CREATE_ERROR)
-    return expanded
+    return tuple(expanded)
 
 
 def working_directory(container: Json) -> str:
@@ -111,7 +119,6 @@ def _environment(
         **user_environment(user, context.host),
         "HOSTNAME": context.hostname,
         **own,
-        **variables.gpu_environment(pod, container, own, context.host.gpu_ids),
         POD_UID_VARIABLE: pod["metadata"]["uid"],
     }
 
@@ -132,7 +139,7 @@ def _limits(container: Json, host: Host) -> Limits:
 
 def container_user(pod: Json, container: Json, host: Host) -> User:
     """Return the user of a container. The container's securityContext takes precedence over the pod's."""
-    uid, gid = _security_setting(pod, container, "runAsUser"), _security_setting(pod, container, "runAsGroup")
+    uid, gid = security.setting(pod, container, "runAsUser"), security.setting(pod, container, "runAsGroup")
     _check_non_root(pod, container, uid, host)
     pod_context = pod["spec"].get("securityContext") or {}
     supplemental = tuple(pod_context.get("supplementalGroups") or ())
@@ -156,14 +163,9 @@ def user_environment(user: User, host: Host) -> dict[str, str]:
     return {"HOME": home, "USER": name, "LOGNAME": name}
 
 
-def _security_setting(pod: Json, container: Json, field: str) -> Any:
-    own = (container.get("securityContext") or {}).get(field)
-    return own if own is not None else (pod["spec"].get("securityContext") or {}).get(field)
-
-
 def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> None:
     will_be_root = (host.uid if uid is None else uid) == 0
-    if not will_be_root or not _security_setting(pod, container, "runAsNonRoot"):
+    if not will_be_root or not security.setting(pod, container, "runAsNonRoot"):
         return
     problem = (
         "container has runAsNonRoot and image will run as root"
@@ -208,10 +210,15 @@ def _mounts(
     requested = volume_mounts(pod, container, environment)
     if not context.host.can_mount:
         for mount in requested:
-            _check_is_in_place(mount, container, context)
+            if not _is_shared_memory_of_machine(mount, pod):
+                _check_is_in_place(mount, container, context)
         return ()
     own = [_with_source(mount, container, context.volumes) for mount in requested]
-    ordered = sorted((*_shared_files(context.folder, own), *own), key=_depth)
+    is_read_only = security.restrictions(pod, container, context.host).read_only_root
+    own_targets = {mount.target for mount in own}
+    shared = _shared_by_containers(pod, context, is_read_only=is_read_only)
+    defaults = [mount for mount in shared if mount.target not in own_targets]
+    ordered = sorted((*defaults, *own, *_hidden_folders(context.host)), key=_depth)
     termination_log = Mount(str(context.folder.termination_log(run_id)), termination_message_path(container))
     return (*ordered, termination_log)
 
@@ -277,32 +284,45 @@ def _depth(mount: Mount | VolumeMount) -> int:
     return len(PurePosixPath(mount.target).parts)
 
 
-def _shared_files(folder: PodDirectory, own: Iterable[Mount]) -> list[Mount]:
-    """Return the mounts of the pod's files in /etc, except where the container mounts something else."""
-    own_targets = {mount.target for mount in own}
-    shared = {
-        "/etc/hosts": folder.hosts,
-        "/etc/resolv.conf": folder.resolv_conf,
-        "/etc/hostname": folder.hostname,
-    }
-    return [Mount(str(path), target) for target, path in shared.items() if target not in own_targets]
+def _shared_by_containers(pod: Json, context: PodContext, *, is_read_only: bool) -> Iterator[Mount]:
+    """Yield the mounts of the pod's files in /etc and of its shared memory."""
+    folder = context.folder
+    yield Mount(str(folder.hosts), "/etc/hosts", is_read_only)
+    yield Mount(str(folder.resolv_conf), "/etc/resolv.conf", is_read_only)
+    yield Mount(str(folder.hostname), "/etc/hostname", is_read_only)
+    shared_memory = setup.shared_memory(pod, folder, context.host)
+    if shared_memory is not None:
+        yield Mount(shared_memory.path, setup.SHARED_MEMORY_FOLDER)
+
+
+def _hidden_folders(host: Host) -> list[Mount]:
+    """Return the mounts that hide folders of the host. They are left out where a volume hides the folder anyway."""
+    return [Mount(host.empty_folder, folder, read_only=True, hides=True) for folder in host.hidden_folders]
 
 
 def _with_source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> Mount:
-    if volumes.is_mounted(mount.volume):
-        return Mount(volumes.paths[mount.volume], mount.target, mount.read_only, mount.sub_path)
-    return Mount(_source(mount, container, volumes), mount.target, mount.read_only)
+    if not volumes.is_mounted(mount.volume):
+        _prepare_sub_path(mount, container, volumes)
+    return Mount(volumes.paths[mount.volume], mount.target, mount.read_only, mount.sub_path)
 
 
-def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
-    path = volumes.paths[mount.volume]
+def _prepare_sub_path(mount: VolumeMount, container: Json, volumes: PodVolumes) -> None:
+    """Create the sub path, to report errors early. Each start opens it again, since containers can change it."""
     if not mount.sub_path:
-        return path
+        return
     try:
-        return str(sub_paths.resolve(Path(path), mount.sub_path))
+        sub_paths.prepare(volumes.paths[mount.volume], mount.sub_path)
     except sub_paths.SubPathError as error:
         what = f'volumeMount "{mount.volume}" of container "{container["name"]}"'
         raise SetupError(f"failed to prepare subPath for {what}: {error}") from error
+
+
+def _is_shared_memory_of_machine(mount: VolumeMount, pod: Json) -> bool:
+    """Return whether the mount is a volume in memory at /dev/shm. The container then uses the machine's /dev/shm."""
+    is_there = mount.target == setup.SHARED_MEMORY_FOLDER and Path(mount.target).is_dir()
+    return is_there and any(
+        volume["name"] == mount.volume and setup.is_in_memory(volume) for volume in pod["spec"]["volumes"]
+    )
 
 
 def _check_is_in_place(mount: VolumeMount, container: Json, context: PodContext) -> None:
@@ -310,7 +330,7 @@ def _check_is_in_place(mount: VolumeMount, container: Json, context: PodContext)
     source = os.path.realpath(Path(context.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
         raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, context.host)
-    _source(mount, container, context.volumes)
+    _prepare_sub_path(mount, container, context.volumes)
 
 
 def _cannot_mount(what: str, container: Json, host: Host) -> SetupError:

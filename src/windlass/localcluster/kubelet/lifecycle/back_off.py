@@ -53,5 +53,4 @@ def waiting_message(pod: Json, container: ContainerRecord) -> str:
 
 
 def event_message(pod: Json, container: ContainerRecord) -> str:
-    """Return the message of the event `BackOff`."""
     return f"Back-off restarting failed container {container.name} in pod {specs.full_name(pod)}"

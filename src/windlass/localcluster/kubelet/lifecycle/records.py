@@ -140,7 +140,6 @@ class PodRecord(msgspec.Struct, frozen=True):
 
 
 def new(pod: Json) -> PodRecord:
-    """Return the record of a new pod."""
     return PodRecord(
         containers=tuple(ContainerRecord(each["name"]) for each in specs.containers(pod)),
         init_containers=tuple(ContainerRecord(each["name"]) for each in specs.init_containers(pod)),

@@ -38,11 +38,14 @@ _OWN_FIELDS = frozenset(
 )
 
 
-def pod_status(pod: Json, record: PodRecord, now: datetime) -> Json:
-    """Return the new status. Fields and conditions of other components, e.g. qosClass, stay unchanged."""
+def pod_status(pod: Json, record: PodRecord, now: datetime, *, is_any_starting: bool = False) -> Json:
+    """Return the new status. Fields and conditions of other components, e.g. qosClass, stay unchanged.
+
+    `is_any_starting`: whether the supervisor was asked to start a container and has not reported the result yet.
+    """
     known = specs.status(pod)
     ending = terminations.ending_of(pod, record, now)
-    phase = _phase(pod, record, ending)
+    phase = _phase(pod, record, ending, is_any_active=record.is_anything_running or is_any_starting)
     is_over = phase in specs.FINAL_PHASES and not record.is_anything_running
     shown = _with_lost(pod, record) if is_over else _with_back_offs(pod, record, ending, now)
     init_statuses = _container_statuses(pod, shown.init_containers, specs.init_containers(pod))
@@ -61,8 +64,8 @@ def pod_status(pod: Json, record: PodRecord, now: datetime) -> Json:
     return status
 
 
-def _phase(pod: Json, record: PodRecord, ending: Ending | None) -> str:
-    """Return the phase. Succeeded and Failed are final, and set only when all containers have ended.
+def _phase(pod: Json, record: PodRecord, ending: Ending | None, *, is_any_active: bool) -> str:
+    """Return the phase. Succeeded and Failed are final, and set only when no container is running or starting.
 
     Clients may then reuse the resources of the pod.
     """
@@ -70,7 +73,7 @@ def _phase(pod: Json, record: PodRecord, ending: Ending | None) -> str:
     if known in specs.FINAL_PHASES:
         return known
     found = _phase_of_containers(pod, record, is_ending=ending is not None)
-    if record.is_anything_running:
+    if is_any_active:
         return known or "Pending" if found in specs.FINAL_PHASES else found
     if ending is None:
         return found

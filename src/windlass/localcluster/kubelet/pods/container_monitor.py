@@ -34,7 +34,6 @@ class ContainerMonitor:
         self.start_hook(name, run, POST_START, _MAX_POST_START_SECONDS)
 
     def start_probes(self, name: str, run: Running, age: timedelta) -> None:
-        """Start the probes of a run that started `age` ago."""
         self.stop_probes(name)
         container = specs.container(self._containers.pod, name)
         if not any(container.get(field) for field in schedule.SPEC_FIELDS.values()):

@@ -63,6 +63,7 @@ class ContainerTracker:
         self._on_ended = on_ended
         self._starting = dict(state.starting) if state else {}
         self._starts: dict[str, messages.Started] = {}
+        self._has_unsaved_reports = False
 
     # State
 
@@ -128,6 +129,15 @@ class ContainerTracker:
             state_file.write(self._sandbox.folder.path / STATE_FILE, state)
         except OSError as error:
             logger.warning("pod %s: cannot save its state: %s", self._sandbox.pod_name, error)
+
+    def save_reports(self) -> None:
+        """Save the state if the supervisor has reported something since.
+
+        Many reports may arrive at once. If the daemon ends before it saves them, the next one receives them again.
+        """
+        if self._has_unsaved_reports:
+            self._has_unsaved_reports = False
+            self.save()
 
     # Requests to the supervisor
 
@@ -203,6 +213,7 @@ class ContainerTracker:
                 self._record_start_error(name, report)
             case messages.Ended():
                 self._record_end(name, self._faults.apply(report))
+        self._has_unsaved_reports = True
         self.changed.set()
 
     def _record_start(self, name: str, report: messages.Started) -> None:
@@ -214,7 +225,6 @@ class ContainerTracker:
         self.record = restarts.with_started(self.pod, self.record, name, run, image_id=image_id)
         self._events.started(self.pod, name)
         self._on_started(name, run)
-        self.save()
 
     def _record_start_error(self, name: str, report: messages.NotStarted) -> None:
         self._starting.pop(name, None)
@@ -223,7 +233,6 @@ class ContainerTracker:
         end = records.start_error(report.message, at, report.run_id)
         self.record = started.with_container(started.container(name).with_end(end))
         self._events.failed(self.pod, name, report.message)
-        self.save()
 
     def _record_end(self, name: str, report: messages.Ended) -> None:
         if name in self._starting:
@@ -245,7 +254,6 @@ class ContainerTracker:
             message=message,
         )
         self.record = self.record.with_container(container.with_end(end))
-        self.save()
         self._on_ended(name)
 
     def on_supervisor_lost(self) -> None:

@@ -1,24 +1,21 @@
-"""The directory of a pod: its layout, the files that all containers share, and its removal.
+"""The directory of a pod: its layout, and the files that all containers share.
 
 The package `volumes` writes the content of the volumes in it.
 """
 
 import contextlib
-import itertools
-import os
-import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from windlass.localcluster import file_trees
 from windlass.localcluster.kubelet.containers import errors, network_files
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.sandbox import log_format
 from windlass.model.base import Json
 
-MIN_FREE_BYTES = 4 * 1024**2
 _OWNER_ONLY = 0o700
 
 
@@ -47,6 +44,10 @@ class PodDirectory(msgspec.Struct, frozen=True):
     def hostname(self) -> Path:
         return self.path / "hostname"
 
+    @property
+    def shared_memory(self) -> Path:
+        return self.path / "shm"
+
     def volume(self, name: str) -> Path:
         return self.volumes / name
 
@@ -61,8 +62,12 @@ class PodDirectory(msgspec.Struct, frozen=True):
     def termination_log(self, run_id: str) -> Path:
         return self.run(run_id) / "termination-log"
 
+    @property
+    def all_logs(self) -> Path:
+        return self.path / "logs"
+
     def logs(self, container: str) -> Path:
-        return self.path / "logs" / container
+        return self.all_logs / container
 
     def log(self, container: str, restart_count: int) -> Path:
         return self.logs(container) / log_format.file_name(restart_count)
@@ -81,6 +86,7 @@ def make(folder: PodDirectory) -> None:
     with errors.disk_errors_as(errors.failed_sandbox):
         folder.path.mkdir(parents=True, exist_ok=True, mode=_OWNER_ONLY)
         folder.volumes.mkdir(exist_ok=True)
+        folder.shared_memory.mkdir(exist_ok=True)
 
 
 def make_run(folder: PodDirectory, run_id: str, container: str) -> None:
@@ -106,7 +112,7 @@ def remove_runs_except(folder: PodDirectory, run_ids: Collection[str]) -> None:
     with contextlib.suppress(OSError):
         for path in folder.run("").iterdir():
             if path.name not in run_ids:
-                remove(path)
+                file_trees.remove(path)
 
 
 def write_hosts(
@@ -150,57 +156,3 @@ def _write(path: Path, text: str) -> bool:
             file.truncate()
         path.chmod(0o644)
     return True
-
-
-def low_free_bytes(folder: Path) -> int | None:
-    """Return the free bytes of the directory's disk if they are known and below MIN_FREE_BYTES, otherwise None."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return None
-    return free if free < MIN_FREE_BYTES else None
-
-
-# Removal
-
-
-def remove(top: Path) -> None:
-    """Delete a directory if it exists. After an OSError, another call continues the deletion.
-
-    Each subdirectory is moved to the top before it is emptied, so that no path is too long. If it is a mount point, it
-    cannot be moved and is not emptied. Symbolic links are deleted, their targets stay.
-    """
-    if not top.is_dir():
-        return
-    names = (top / f".removed-{number}" for number in itertools.count())
-    remaining = [top]
-    while remaining:
-        folder = remaining.pop()
-        for subfolder in _delete_files(folder):
-            target = next(name for name in names if not name.exists())
-            _move(subfolder, target)
-            remaining.append(target)
-        if folder != top:
-            folder.rmdir()
-    top.rmdir()
-
-
-def _delete_files(folder: Path) -> list[Path]:
-    """Delete all files in a directory, and return its subdirectories."""
-    # Programs may leave directories that even their owner may not read or change.
-    folder.chmod(_OWNER_ONLY)
-    with os.scandir(folder) as entries:
-        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for path, is_folder in found:
-        if not is_folder:
-            path.unlink()
-    return [path for path, is_folder in found if is_folder]
-
-
-def _move(folder: Path, target: Path) -> None:
-    try:
-        folder.rename(target)
-    except PermissionError:
-        # Moving a directory changes its `..` entry, so the directory itself must be writable.
-        folder.chmod(_OWNER_ONLY)
-        folder.rename(target)

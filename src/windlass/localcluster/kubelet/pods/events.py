@@ -1,6 +1,7 @@
 """The events of a pod, with the reasons and messages of the Kubernetes release that the API server reports."""
 
 import logging
+from collections.abc import Iterable
 
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.kubelet.containers.errors import SetupError
@@ -40,6 +41,14 @@ class PodEvents:
     def started(self, pod: Json, container: str) -> None:
         self._record(pod, _NORMAL, "Started", "Container started", container)
 
+    def security_not_applied(self, pod: Json, container: str, fields: Iterable[str]) -> None:
+        """Report fields of the securityContext that this machine cannot apply."""
+        message = (
+            f"Container {container} runs without these settings of its securityContext, which this machine cannot"
+            f' apply: {", ".join(fields)}. See "Security contexts" in docs/local.md.'
+        )
+        self._record(pod, _WARNING, "SecurityContextNotApplied", message, container)
+
     def stopping(self, pod: Json, container: str) -> None:
         self._record(pod, _NORMAL, "Killing", f"Stopping container {container}", container)
 
@@ -67,6 +76,10 @@ class PodEvents:
 
     def sandbox_creation_failed(self, pod: Json, message: str) -> None:
         self._record(pod, _WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
+
+    def gpu_in_use(self, pod: Json, message: str) -> None:
+        """A process that does not belong to the pod uses one of its GPUs."""
+        self._record(pod, _WARNING, "GPUInUse", message)
 
     def ending(self, pod: Json, ending: Ending) -> None:
         """The pod was evicted or reached its deadline. A deletion has no reason and no event."""

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.localcluster import file_trees
+from windlass.localcluster.apiserver.service_account_tokens import ServiceAccountTokens
 from windlass.localcluster.kubelet import log_reader
 from windlass.localcluster.kubelet.addresses import PodAddresses, PodNetwork
 from windlass.localcluster.kubelet.containers import plan as container_plan
+from windlass.localcluster.kubelet.containers import security
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.containers.network_files import Entry
@@ -19,15 +22,20 @@ from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.lifecycle import specs, termination_message
 from windlass.localcluster.kubelet.lifecycle.records import PodRecord
+from windlass.localcluster.kubelet.log_archive import LogArchive, LogOwner
 from windlass.localcluster.kubelet.object_lookup import ObjectLookup
-from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods import directory, disk
 from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.spawner_client import SpawnerClient
+from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.kubelet.volumes import setup
+from windlass.localcluster.kubelet.volumes.pod_tokens import PodTokens
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeContext
 from windlass.localcluster.sandbox import log_format, messages
 from windlass.localcluster.sandbox.process import cgroups, processes
 from windlass.model.base import Json
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 class PodDirectories(msgspec.Struct, frozen=True):
@@ -38,9 +46,22 @@ class PodDirectories(msgspec.Struct, frozen=True):
     """Name of the cluster, part of the names of its cgroups."""
     is_ephemeral: bool
     """Whether the data directory is deleted when the cluster stops."""
+    archive: LogArchive | None = None
+    """The logs of deleted pods."""
 
     def all(self) -> list[PodDirectory]:
         return [PodDirectory(path) for path in sorted(self.path.iterdir())] if self.path.is_dir() else []
+
+    async def end_pod(self, folder: PodDirectory) -> None:
+        """Kill the processes of a pod. Its object in the API server is not needed."""
+        try:
+            supervisor = SupervisorClient(folder.path, lambda _: None, lambda: None)
+        except FileNotFoundError:
+            return  # the supervisor has removed its socket, after all processes had ended
+        except OSError:
+            await self.kill_orphaned_processes(folder)
+        else:
+            await supervisor.end()
 
     async def kill_orphaned_processes(self, folder: PodDirectory) -> None:
         """Kill the processes of a pod whose supervisor was killed, and remove their cgroups.
@@ -57,6 +78,15 @@ class PodDirectories(msgspec.Struct, frozen=True):
             groups.remove_named(folder.run_ids())
 
 
+def log_owner(pod: Json) -> LogOwner:
+    """Return the owner of the logs in the directory of a pod."""
+    meta, spec = pod["metadata"], pod["spec"]
+    containers = [each["name"] for each in (*spec["containers"], *(spec.get("initContainers") or ()))]
+    default = (meta.get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    ordered = sorted(containers, key=lambda name: name != default)
+    return LogOwner(meta["namespace"], meta["name"], tuple(ordered))
+
+
 class PodSandbox:
     def __init__(
         self,
@@ -66,7 +96,7 @@ class PodSandbox:
         host: Host,
         network: PodNetwork,
         objects: ObjectLookup,
-        token: str,
+        account_tokens: ServiceAccountTokens,
         claim_folder: Callable[[Json], Path],
         images: Images,
         spawner: SpawnerClient,
@@ -80,12 +110,14 @@ class PodSandbox:
         self._host = host
         self._network = network
         self._objects = objects
-        self._token = token
+        self._tokens = PodTokens(account_tokens)
         self._claim_folder = claim_folder
         self._images = images
         self._spawner = spawner
         self._addresses = PodAddresses()
         self._volumes: PodVolumes | None = None
+        # Whether the volumes have been prepared, by this daemon or an earlier one.
+        self._has_volumes = False
         # The entries and addresses with which /etc/hosts was last written.
         self._written_hosts: tuple[tuple[Entry, ...], PodAddresses] | None = None
 
@@ -110,30 +142,53 @@ class PodSandbox:
         Raises SetupError, CannotSpawnError or SandboxCallError.
         """
         directory.make(self.folder)
+        if self._directories.archive is not None:
+            self._directories.archive.describe(self.folder, log_owner(pod))
         self._written_hosts = None
         self.refresh_hosts(pod)
         nameservers = self._network.nameservers if self.is_isolated else ()
         directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, nameservers)
         hostname = directory.hostname(pod, self._host.hostname)
         directory.write_hostname(self.folder, hostname)
+        shared_memory = setup.shared_memory(pod, self.folder, self._host)
         plan = messages.PodPlan(
             uid=self.uid,
             folder=str(self.folder.path),
             hostname=hostname,
             link=self._network.link(pod, self._addresses),
-            volumes=self.prepare_volumes(pod).mounted,
+            volumes=(
+                *self.prepare_volumes(pod).mounted,
+                *(() if shared_memory is None else (shared_memory,)),
+            ),
         )
         await self._spawner.spawn(plan)
 
     def prepare_volumes(self, pod: Json) -> PodVolumes:
         self._volumes = setup.prepare(self._volume_context(pod))
+        self._has_volumes = True
         return self._volumes
+
+    def adopt_volumes(self, pod: Json) -> None:
+        """Use the volumes that an earlier daemon has prepared.
+
+        An object to which a volume refers may have been deleted. This fails only the next start of a container. The
+        other volumes, e.g. that of the token, are still refreshed.
+        """
+        self._has_volumes = True
+        try:
+            self.prepare_volumes(pod)
+        except SetupError:
+            self.refresh_volumes(pod)
 
     def refresh_volumes(self, pod: Json) -> None:
         """Rewrite volumes whose ConfigMap, Secret, label or annotation changed. Skip volumes with an error."""
-        if self._volumes is not None:
+        if self._has_volumes:
             with contextlib.suppress(SetupError):
                 setup.refresh(self._volume_context(pod))
+
+    def renew_tokens(self, pod: Json) -> None:
+        if self._tokens.are_due:
+            self.refresh_volumes(pod)
 
     def _volume_context(self, pod: Json) -> VolumeContext:
         namespace = pod["metadata"]["namespace"]
@@ -144,7 +199,7 @@ class PodSandbox:
             now=datetime.now(UTC),
             facts=self._facts(pod),
             lookup=self._objects.lookup(namespace),
-            token=self._token,
+            token=functools.partial(self._tokens.token, pod),
             claim=self._objects.claim_lookup(namespace),
             claim_folder=self._claim_folder,
         )
@@ -189,6 +244,10 @@ class PodSandbox:
             image=self._images.folder_of(container.get("image", "")),
         )
 
+    def unapplied_security_fields(self, pod: Json, name: str) -> list[str]:
+        """Return the fields of the securityContext that this machine cannot apply."""
+        return security.unapplied_fields(pod, specs.container(pod, name), self._host)
+
     def image_id(self, pod: Json, name: str) -> str:
         """Return the imageID for the status: the existing directory of a local image, otherwise empty."""
         with contextlib.suppress(SetupError):
@@ -224,20 +283,23 @@ class PodSandbox:
     # Removal
 
     def remove(self) -> None:
-        """Delete the directory. In an ephemeral cluster with enough disk space, delete only volumes and runs: the logs
-        stay readable until the cluster stops."""
+        """Delete the directory, and keep the logs in the archive if there is enough disk space. In an ephemeral cluster
+        with enough disk space, delete only volumes and runs: the logs stay readable until the cluster stops."""
         directories = self._directories
-        if not directories.is_ephemeral or directory.low_free_bytes(directories.path) is not None:
-            directory.remove(self.folder.path)
+        has_shortage = disk.shortage(directories.path) is not None
+        if not directories.is_ephemeral or has_shortage:
+            if directories.archive is not None and not has_shortage:
+                directories.archive.keep(self.folder)
+            file_trees.remove(self.folder.path)
             return
         for folder in (self.folder.volumes, self.folder.run("")):
-            directory.remove(folder)
+            file_trees.remove(folder)
 
     def free_disk(self) -> None:
         """Delete the logs, and the volumes in the pod's directory, as far as possible."""
-        for folder in (self.folder.path / "logs", self.folder.volumes):
+        for folder in (self.folder.all_logs, self.folder.volumes):
             with contextlib.suppress(OSError):
-                directory.remove(folder)
+                file_trees.remove(folder)
 
     async def kill_orphaned_processes(self) -> None:
         await self._directories.kill_orphaned_processes(self.folder)

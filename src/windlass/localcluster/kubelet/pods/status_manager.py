@@ -10,7 +10,7 @@ from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import DeleteOptions
 from windlass.localcluster.kubelet.lifecycle import statuses
 from windlass.localcluster.kubelet.lifecycle.records import PodRecord
-from windlass.localcluster.store_types import Change
+from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
 _PODS = "pods"
@@ -27,12 +27,26 @@ class StatusManager:
         """Call `on_change` for every change of any object."""
         self._lifecycle.store.listen(on_change)
 
-    def publish(self, pod: Json, record: PodRecord, now: datetime) -> Json:
-        """Write the status that follows from the record, and return the pod as stored.
+    def stored(self, pod: Json) -> Json | None:
+        """Return the stored state of a pod; None if it has been deleted."""
+        meta = pod["metadata"]
+        body = self._lifecycle.store.get(_PODS, object_key(meta["namespace"], meta["name"]))
+        found: Json | None = None if body is None else bodies.decode_stored(body)
+        return found if found is not None and found["metadata"]["uid"] == meta["uid"] else None
+
+    def on_failed_commit(self, callback: Callable[[StoreError], None]) -> None:
+        """Call `callback` if the previous writes cannot be committed and are lost."""
+        store = self._lifecycle.store
+        if not store.is_committed:
+            store.on_commit(lambda failure: None if failure is None else callback(failure))
+
+    def publish(self, pod: Json, record: PodRecord, now: datetime, *, is_any_starting: bool) -> Json:
+        """Write the status that follows from the record, and return the pod as stored. The commit may still fail.
 
         A pod of the same name with another UID is a different pod: it stays unchanged, and `pod` is returned.
         """
-        status, meta = statuses.pod_status(pod, record, now), pod["metadata"]
+        status = statuses.pod_status(pod, record, now, is_any_starting=is_any_starting)
+        meta = pod["metadata"]
         if status == pod.get("status"):
             return pod
 

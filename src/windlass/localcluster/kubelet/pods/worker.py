@@ -71,12 +71,14 @@ class PodWorker:
         self._monitor = ContainerMonitor(self.containers, events)
         self._stopper = ContainerStopper(self.containers, self._monitor, events)
         self._is_deleted = False
+        self._has_freed_disk = False
         self._is_shutting_down = False
         self._has_shut_down = asyncio.Event()
         self._retry_seconds = _FIRST_SANDBOX_RETRY_SECONDS
         self._retry_at = 0.0
         self._delayed_until = time.monotonic() + (0.0 if state else faults.start_delay(pod))
         self._reported_back_offs: dict[str, int] = {}
+        self._sync_timer: asyncio.TimerHandle | None = None
 
     @property
     def pod(self) -> Json:
@@ -123,9 +125,7 @@ class PodWorker:
         if not await self.containers.adopt():
             await self.sandbox.kill_orphaned_processes()
             return
-        # An object that a volume refers to may be missing by now. That matters only when a container is restarted.
-        with contextlib.suppress(SetupError):
-            self.sandbox.prepare_volumes(self.pod)
+        self.sandbox.adopt_volumes(self.pod)
         for container in self.record.all_containers:
             run = container.current
             if isinstance(run, Running):
@@ -144,6 +144,8 @@ class PodWorker:
         finally:
             self._has_shut_down.set()
             self._monitor.stop_all()
+            if self._sync_timer is not None:
+                self._sync_timer.cancel()
             if self.containers.supervisor is not None:
                 self.containers.supervisor.disconnect()
 
@@ -163,6 +165,7 @@ class PodWorker:
         return _SYNC_RETRY_SECONDS
 
     async def _sync(self) -> float | None:
+        self.containers.save_reports()
         if self._is_deleted:
             await self._remove()
             return None
@@ -170,7 +173,12 @@ class PodWorker:
         for step in restarts.next_steps(self.pod, self.record, _now()):
             match step:
                 case StartContainer(name):
-                    if not self.containers.is_starting(name) and not self._is_shutting_down:
+                    # Checked before other tasks run: afterwards, the container may have started and even ended.
+                    if self.containers.is_starting(name):
+                        continue
+                    # Planning the containers of a large pod takes long, and other clients must not wait for all.
+                    await asyncio.sleep(0)
+                    if not self._is_ending:
                         pauses.append(await self._start(name))
                 case WaitUntil(moment):
                     pauses.append(max((moment - _now()).total_seconds(), 0.0))
@@ -197,6 +205,8 @@ class PodWorker:
                 return wait
             if not await self._create_sandbox():
                 return self._retry_at - time.monotonic()
+            if self._is_ending:
+                return None
         run_id, container = secrets.token_hex(32), self.record.container(name)
         restart_count = container.restart_count + (1 if container.has_run else 0)
         self._log_watcher.prepare_removal(self.sandbox.folder.logs(name))
@@ -208,6 +218,8 @@ class PodWorker:
             return None
         self._events.pulled(self.pod, name)
         self._events.created(self.pod, name)
+        if fields := self.sandbox.unapplied_security_fields(self.pod, name):
+            self._events.security_not_applied(self.pod, name, fields)
         self.containers.start(name, plan)
         return None
 
@@ -234,8 +246,20 @@ class PodWorker:
     # Stopping
 
     @property
+    def _is_ending(self) -> bool:
+        """Whether no container may be started any more."""
+        is_terminating = terminations.ending_of(self.pod, self.record, _now()) is not None
+        return self._is_deleted or self._is_shutting_down or is_terminating
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no container is running or will be started, even if the final status is not stored yet."""
+        steps = restarts.next_steps(self.pod, self.record, _now())
+        return steps == (Finished(),) and not self.containers.is_any_starting
+
+    @property
     def is_being_evicted(self) -> bool:
-        return self._is_evicted and self.record.is_anything_running
+        return self._is_evicted and not self._has_freed_disk
 
     @property
     def _is_evicted(self) -> bool:
@@ -264,6 +288,7 @@ class PodWorker:
         if ending is not None and self._is_evicted:
             # Nothing can be stored before disk space is freed.
             await asyncio.to_thread(self.sandbox.free_disk)
+            self._has_freed_disk = True
             if not specs.has_final_phase(self.pod):
                 self._events.ending(self.pod, ending)
         self.containers.update(has_sandbox=False)
@@ -272,6 +297,7 @@ class PodWorker:
         self.sandbox.release_addresses()
         if self.pod["metadata"].get("deletionTimestamp"):
             self._status_manager.delete(self.pod)
+            self._status_manager.on_failed_commit(self._on_failed_commit)
 
     async def _remove(self) -> None:
         """Remove the pod from this machine. In an ephemeral cluster its logs may stay."""
@@ -302,7 +328,23 @@ class PodWorker:
     # Status
 
     def _publish(self) -> None:
-        self.containers.pod = self._status_manager.publish(self.pod, self.record, _now())
+        self.containers.pod = self._status_manager.publish(
+            self.pod, self.record, _now(), is_any_starting=self.containers.is_any_starting
+        )
+        self._status_manager.on_failed_commit(self._on_failed_commit)
+
+    def _on_failed_commit(self, failure: StoreError) -> None:
+        """Return to the stored pod, and sync later, which writes the status or the deletion again."""
+        self.containers.pod = self._status_manager.stored(self.pod) or self.pod
+        if self._sync_timer is None:
+            logger.warning("pod %s: %s", self.sandbox.pod_name, failure)
+            self._on_store_error()
+            loop = asyncio.get_running_loop()
+            self._sync_timer = loop.call_later(_SYNC_RETRY_SECONDS, self._sync_again)
+
+    def _sync_again(self) -> None:
+        self._sync_timer = None
+        self.containers.changed.set()
 
     def _report_back_offs(self) -> None:
         for container in self.record.all_containers:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from windlass.k8s import times
 from windlass.localcluster.kubelet.containers import expansion
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.probes import http, schedule
 from windlass.localcluster.kubelet.probes.schedule import Kill, Outcome, ProbeKind, Probes
@@ -66,7 +67,10 @@ async def perform(spec: Json, container: Json, pod: Json, target: ProbeTarget) -
 async def _execute(action: Json, container: Json, target: ProbeTarget, seconds: float) -> Result:
     # As in the kubelet, a variable with `valueFrom` is expanded to an empty string in a probe's command.
     literals = {variable["name"]: variable.get("value") or "" for variable in container.get("env") or ()}
-    argv = [expansion.expand(word, literals) for word in action.get("command") or ()]
+    try:
+        argv = [expansion.expand(word, literals) for word in action.get("command") or ()]
+    except SetupError as error:
+        return Outcome.ERROR, str(error)
     try:
         async with asyncio.timeout(seconds + SECONDS_TO_KILL):
             code, output = await target.exec(argv, seconds)

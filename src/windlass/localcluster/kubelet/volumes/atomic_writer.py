@@ -8,10 +8,10 @@ never visible.
 import contextlib
 import hashlib
 import os
-import shutil
 from datetime import datetime
 from pathlib import Path
 
+from windlass.localcluster import file_trees
 from windlass.localcluster.kubelet.volumes.files import Files
 
 _CURRENT = "..data"
@@ -36,7 +36,7 @@ def update(folder: Path, files: Files, now: datetime, group: int | None = None) 
             (folder / new_name).symlink_to(f"{_CURRENT}/{new_name}")
         _replace_link(folder, name)
     except OSError:
-        shutil.rmtree(folder / name, ignore_errors=True)
+        _remove(folder / name)
         raise
     for old_name in _visible_names(folder) - names:
         (folder / old_name).unlink()
@@ -60,7 +60,7 @@ def _current(folder: Path) -> str:
 
 def _write_all(new_folder: Path, files: Files, group: int | None) -> None:
     # The directory may exist because of an interrupted update.
-    shutil.rmtree(new_folder, ignore_errors=True)
+    _remove(new_folder)
     _make_folder(new_folder)
     for path, file in files.items():
         for parent in reversed(Path(path).parents[:-1]):
@@ -97,4 +97,10 @@ def _visible_names(folder: Path) -> set[str]:
 def _remove_old(folder: Path, current: str) -> None:
     for path in folder.iterdir():
         if path.name.startswith(_HIDDEN_PREFIX) and path.name not in (current, _CURRENT):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    """Delete a directory if possible. Otherwise, the next update continues."""
+    with contextlib.suppress(OSError):
+        file_trees.remove(folder)

@@ -22,14 +22,17 @@ class VolumeFile(msgspec.Struct, frozen=True):
     mode: int
 
 
+TokenSource = Callable[[Json], str]
+"""Function from a `serviceAccountToken` projection to its token."""
+
+
 class _Origin(msgspec.Struct, frozen=True):
     """The objects and values from which the content of volumes is derived."""
 
     pod: Json
     lookup: Lookup
     facts: PodFacts
-    # The token of the service account, the same for all audiences and without expiration.
-    token: str
+    token: TokenSource
 
 
 Files = dict[str, VolumeFile]
@@ -39,7 +42,7 @@ def has_generated_files(volume: Json) -> bool:
     return any(type_ in volume for type_ in _SOURCES)
 
 
-def files(volume: Json, pod: Json, lookup: Lookup, facts: PodFacts, token: str) -> Files:
+def files(volume: Json, pod: Json, lookup: Lookup, facts: PodFacts, token: TokenSource) -> Files:
     """Return the files, by relative path, of a volume for which `has_generated_files` is true."""
     type_ = next(type_ for type_ in _SOURCES if type_ in volume)
     source = volume[type_] or {}
@@ -85,7 +88,7 @@ def _downward_text(item: Json, origin: _Origin) -> str:
 
 
 def _token(source: Json, mode: int, origin: _Origin) -> Files:
-    return {source["path"]: VolumeFile(origin.token.encode(), mode)}
+    return {source["path"]: VolumeFile(origin.token(source).encode(), mode)}
 
 
 def _projected(source: Json, mode: int, origin: _Origin) -> Files:

@@ -18,20 +18,18 @@ _TOKEN_EXPIRATION_SECONDS = 3607
 
 
 def with_volume(pod: Json) -> Json:
-    """Return the pod with the service account volume and its mounts, unless automountServiceAccountToken is false."""
+    """Return the pod with the service account volume, unless automountServiceAccountToken is false."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
         return pod
-    containers = {
-        key: [_with_mount(container) for container in spec[key]]
-        for key in ("initContainers", "containers")
-        if spec.get(key)
-    }
-    return {**pod, "spec": {**spec, **containers, "volumes": [*(spec.get("volumes") or ()), _volume()]}}
+    return {**pod, "spec": {**spec, "volumes": [*(spec.get("volumes") or ()), _volume()]}}
 
 
-def _with_mount(container: Json) -> Json:
+def with_mount(pod: Json, container: Json) -> Json:
+    """Return a container of the pod with the mount of the volume, unless automountServiceAccountToken is false."""
     mounts = container.get("volumeMounts") or ()
+    if pod["spec"].get("automountServiceAccountToken") is False:
+        return container
     if any(posixpath.normpath(mount["mountPath"]) == MOUNT_PATH for mount in mounts):
         return container
     own = {"name": _VOLUME, "mountPath": MOUNT_PATH, "readOnly": True}

@@ -3,6 +3,7 @@
 `files` computes the content of volumes, `containers.plan` where containers mount them.
 """
 
+import functools
 import os
 import stat
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from windlass.localcluster.kubelet.volumes import files as volume_files
 from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
 from windlass.model.base import Json
 
+SHARED_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 — a path in the container
+_SHARED_MEMORY_BYTES = 64 * 1024**2
+"""The size that container runtimes use."""
 _SUPPORTED = "emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs"
 
 
@@ -34,7 +38,7 @@ class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     facts: PodFacts
     lookup: Lookup
-    token: str
+    token: volume_files.TokenSource
     claim: Callable[[str], Json | None]
     """Function from the name of a claim in the pod's namespace to the claim; None if it does not exist."""
     claim_folder: Callable[[Json], Path]
@@ -54,14 +58,18 @@ class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
         return pod["spec"].get("volumes") or []
 
 
-class PodVolumes(msgspec.Struct, frozen=True):
+class PodVolumes(msgspec.Struct, frozen=True, dict=True):
     paths: dict[str, str]
     """Volume name → path on the machine."""
     mounted: tuple[MemoryFolder | NfsFolder, ...] = ()
     """Volumes that the supervisor mounts in the mount namespace of the pod."""
 
     def is_mounted(self, name: str) -> bool:
-        return any(each.path == self.paths[name] for each in self.mounted)
+        return self.paths[name] in self._mounted_paths
+
+    @functools.cached_property
+    def _mounted_paths(self) -> frozenset[str]:
+        return frozenset(each.path for each in self.mounted)
 
 
 _VolumeSource = str | MemoryFolder | NfsFolder
@@ -112,6 +120,14 @@ def _empty_folder(volume: Json, context: VolumeContext) -> _VolumeSource:
     if not is_in_memory(volume) or not context.host.can_mount:
         return str(path)
     return MemoryFolder(str(path), memory_size(volume, context.pod, context.facts))
+
+
+def shared_memory(pod: Json, folder: PodDirectory, host: Host) -> MemoryFolder | None:
+    """Return the folder that the containers of the pod share as their /dev/shm; None if they use that of the
+    machine."""
+    # A pod of an earlier version does not have the folder.
+    is_own = host.can_mount and not pod["spec"].get("hostIPC") and folder.shared_memory.is_dir()
+    return MemoryFolder(str(folder.shared_memory), _SHARED_MEMORY_BYTES, 0o1777) if is_own else None
 
 
 def is_in_memory(volume: Json) -> bool:

@@ -152,7 +152,6 @@ def _is_forwarding(netlink_connection: netlink.Connection, bridge: str, port: st
 
 
 def _attributes(netlink_connection: netlink.Connection, name: str) -> dict[int, bytes]:
-    """Return the attributes of a link."""
     (answer,) = netlink_connection.request(
         f"looking at link {name}", _GET_LINK, _link_header(0) + netlink.text(_NAME, name)
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.sandbox import messages
+from windlass.localcluster.sandbox import kernel, messages
 from windlass.localcluster.sandbox.process import processes
 
 _CONTROLLERS = frozenset({"memory", "pids", "cpu"})
@@ -61,7 +61,7 @@ class Group(msgspec.Struct, frozen=True):
 
     def has_run_out_of_memory(self) -> bool:
         return self.counters_file is not None and was_killed_for_memory(
-            self.counters_at_start, _read(self.counters_file)
+            self.counters_at_start, kernel.read_text(self.counters_file)
         )
 
     def pids(self) -> list[int]:
@@ -110,7 +110,7 @@ class Cgroups(msgspec.Struct, frozen=True):
                 cpu_milli=limits.cpu_milli if "cpu" in enforced else None,
             ),
             counters_file=counters,
-            counters_at_start=_read(counters) if counters else "",
+            counters_at_start=kernel.read_text(counters) if counters else "",
         )
 
     def remove_all_except(self, kept_names: set[str]) -> None:
@@ -173,9 +173,9 @@ def find(
     membership: Path = Path("/proc/self/cgroup"),
 ) -> Cgroups | None:
     """Return the cgroups of a cluster; None if no limit can be enforced. May move processes to a new cgroup."""
-    own = _own_groups(_read(membership))
+    own = _own_groups(kernel.read_text(membership))
     found: list[Place] = []
-    for mount in _mounts(_read(mounts)):
+    for mount in _mounts(kernel.read_text(mounts)):
         group = own.get("" if mount.is_unified else next(iter(sorted(mount.controllers)), ""))
         folder = mount.folder_of(group) if group is not None else None
         if folder is None or not folder.is_dir():
@@ -243,9 +243,8 @@ def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
 
 
 def _can_have_limited_children(folder: Path) -> bool:
-    """Return whether this cgroup can have children with limits."""
     is_root_cgroup = not (folder / "cgroup.type").exists()
-    has_processes = bool(_read(folder / "cgroup.procs").split())
+    has_processes = bool(kernel.read_text(folder / "cgroup.procs").split())
     return _is_delegated(folder) and (is_root_cgroup or not has_processes)
 
 
@@ -254,7 +253,7 @@ def _is_delegated(folder: Path) -> bool:
 
     Moving needs write permission to the process list of the common parent.
     """
-    has_controllers = bool(_CONTROLLERS & set(_read(folder / "cgroup.controllers").split()))
+    has_controllers = bool(_CONTROLLERS & set(kernel.read_text(folder / "cgroup.controllers").split()))
     return has_controllers and all(
         os.access(file, os.W_OK)
         for file in (folder, folder / "cgroup.procs", folder / "cgroup.subtree_control")
@@ -263,7 +262,9 @@ def _is_delegated(folder: Path) -> bool:
 
 def _is_limited(folder: Path) -> bool:
     """Return whether memory or CPU is limited. A limit on processes is ignored: nearly every cgroup has one."""
-    return any(_read(folder / file).split()[:1] not in ([], ["max"]) for file in ("memory.max", "cpu.max"))
+    return any(
+        kernel.read_text(folder / file).split()[:1] not in ([], ["max"]) for file in ("memory.max", "cpu.max")
+    )
 
 
 def _move_processes_to_child(own: Path) -> bool:
@@ -289,9 +290,9 @@ def _move_processes_to_child(own: Path) -> bool:
 def _enable(folder: Path, controllers: frozenset[str]) -> frozenset[str]:
     """Enable controllers for children, and return those that are enabled."""
     file = folder / "cgroup.subtree_control"
-    for controller in sorted(controllers - set(_read(file).split())):
+    for controller in sorted(controllers - set(kernel.read_text(file).split())):
         _try_to_write(file, f"+{controller}")
-    return controllers & set(_read(file).split())
+    return controllers & set(kernel.read_text(file).split())
 
 
 def _usable_controllers(trial: Path, controllers: frozenset[str], *, is_unified: bool) -> Iterator[str]:
@@ -365,7 +366,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def _pids_of(folder: Path) -> list[int]:
     # Processes of other PID namespaces are listed as 0.
-    return [int(pid) for pid in _read(folder / "cgroup.procs").split() if pid != "0"]
+    return [int(pid) for pid in kernel.read_text(folder / "cgroup.procs").split() if pid != "0"]
 
 
 def _pids_below(folder: Path) -> Iterator[int]:
@@ -394,14 +395,6 @@ def _try_to_remove(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         folder.rmdir()
     return not folder.exists()
-
-
-def _read(file: Path) -> str:
-    """Return the text of a file; empty if it cannot be read."""
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _write(file: Path, text: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from windlass.localcluster.sandbox import child_process, kernel, messages, poll_loop
+from windlass.localcluster.sandbox import child_process, kernel, messages, poll_loop, seccomp
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import (
     ContainerPlan,
@@ -80,7 +80,7 @@ class Init:
         try:
             self._main = self._start(self._plan.argv, (stdin, stdout, stderr), self._plan.is_terminal)
         except CommandError as error:
-            self._send(NotStarted(self._plan.id, str(error), time.time(), is_command_error=True))
+            self._send(NotStarted(self._plan.id, str(error), time.time()))
             return
         for descriptor in {stdin, stdout, stderr}:
             os.close(descriptor)
@@ -213,8 +213,11 @@ class Init:
                 os.dup2(descriptor, number)
             os.umask(0o022)
             self._set_process_limit()
+            self._restrict()
             self._change_user()
             self._change_directory()
+            if self._plan.security.capabilities is not None:
+                kernel.limit_capabilities(self._plan.security.capabilities)
             environment = {**self._plan.environment, RUN_ID_VARIABLE: self._plan.id.encode()}
             _exec(argv, environment)
         except CommandError as error:
@@ -231,6 +234,25 @@ class Init:
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+    def _restrict(self) -> None:
+        """Apply the restrictions that require privileges or, without these, no_new_privs."""
+        security = self._plan.security
+        if security.no_new_privileges:
+            kernel.forbid_new_privileges()
+        if security.capabilities is not None:
+            try:
+                kernel.limit_bounding_set(security.capabilities)
+            except PermissionError:
+                # Instead, prevent programs from gaining capabilities.
+                kernel.forbid_new_privileges()
+        if security.has_seccomp_filter:
+            program = seccomp.program(os.uname().machine, security.capabilities or 0)
+            try:
+                kernel.install_seccomp_filter(program)
+            except PermissionError:
+                kernel.forbid_new_privileges()
+                kernel.install_seccomp_filter(program)
 
     def _change_user(self) -> None:
         user = self._plan.user

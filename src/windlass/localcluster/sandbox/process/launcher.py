@@ -13,9 +13,15 @@ from windlass.localcluster.sandbox.channel import Channel, pair
 
 LOG = "spawner.log"
 
-_INHERITED_VARIABLES = frozenset({"PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"})
-# Tests find their processes by variables with the last prefix.
-_INHERITED_PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
+_INHERITED_VARIABLES = frozenset(
+    {
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONUTF8"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONDEVMODE", "PYTHONWARNINGS"),
+    }
+)
+# Tests find their processes by variables with this prefix.
+_TEST_PREFIX = "WINDLASS_TEST_"
 
 
 class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +60,7 @@ def launch(options: SpawnerOptions) -> Launched:
         user, hub = options.namespaces
         command += ["--user-namespace", str(user), "--hub", str(hub)]
         passed += options.namespaces
-    with (options.folder / LOG).open("ab") as log:
+    with open(options.folder / LOG, "ab", opener=_open_private) as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -69,11 +75,15 @@ def launch(options: SpawnerOptions) -> Launched:
     return Launched(process, ours)
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _inherited_environment() -> dict[str, str]:
     """Return the variables for the spawner. Containers can read them through the init process, a fork of the spawner:
     no other variables are passed, since they may contain passwords."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name in _INHERITED_VARIABLES or name.startswith(_INHERITED_PREFIXES)
+        if name in _INHERITED_VARIABLES or name.startswith(_TEST_PREFIX)
     }

@@ -41,6 +41,8 @@ class LogWriter:
         self._clock = clock
         self._created_at = clock()
         self._incomplete_lines: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._states: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        """States of incomplete lines with carriage returns, e.g. progress bars."""
         self._file: int | None = None
         self._size = 0
         self._ends_within_line = False
@@ -57,6 +59,7 @@ class LogWriter:
         )
         if lines:
             self._append(lines, at)
+        self._store_state(stream)
 
     def end(self, stream: Stream) -> None:
         """Write an incomplete last line at the end of the output."""
@@ -67,6 +70,7 @@ class LogWriter:
         )
         if lines:
             self._append(lines, at)
+        self._store_state(stream)
 
     def close(self) -> None:
         self.end("stdout")
@@ -74,6 +78,23 @@ class LogWriter:
         if self._lost_bytes:
             self._append(b"", self._clock())
         self._close_file()
+
+    def _store_state(self, stream: Stream) -> None:
+        """Store the state of an incomplete line in a file of its own, since the log contains only complete lines."""
+        state = log_format.unfinished_state(self._incomplete_lines[stream])
+        if state == self._states[stream]:
+            return
+        self._states[stream] = state
+        shown = (state or next(filter(None, self._states.values()), b"")) + b"\n"
+        path = self._path.with_name(log_format.unfinished_name(self._path.name))
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o640)
+            try:
+                # A reader that reads in between gets the new state, up to its newline.
+                os.pwrite(file, shown, 0)
+                os.ftruncate(file, len(shown))
+            finally:
+                os.close(file)
 
     def _append(self, lines: bytes, at: int) -> None:
         try:

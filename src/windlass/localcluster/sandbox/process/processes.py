@@ -64,7 +64,20 @@ def pids_with_variable(variable: bytes, value: bytes) -> list[int]:
     marker = variable + b"=" + value
     if not _HAS_PROC:
         return _pids_with(marker, _ps("-axwwE", "-o", "pid=,command="))
-    return [pid for pid in _pids() if marker in _bytes_of(pid, "environ").split(b"\0")]
+    environments = ((pid, _bytes_of(pid, "environ")) for pid in _pids())
+    return [pid for pid, text in environments if marker in text and marker in text.split(b"\0")]
+
+
+def variable(pid: int, name: str) -> str:
+    """Return an environment variable with which a process was started; empty if it is not readable."""
+    prefix = f"{name}=".encode()
+    entries = _bytes_of(pid, "environ").split(b"\0") if _HAS_PROC else ()
+    return next((entry[len(prefix) :].decode() for entry in entries if entry.startswith(prefix)), "")
+
+
+def command_name(pid: int) -> str:
+    """Return the name of the program that a process runs; empty if it has ended or is not visible."""
+    return _bytes_of(pid, "comm").decode(errors="replace").strip()
 
 
 def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[int]:
@@ -75,7 +88,7 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
     deadline = time.monotonic() + seconds
     pause = 0.001
     while True:
-        running = [pid for pid in find() if pid > 1 and pid != os.getpid() and _is_running(pid)]
+        running = [pid for pid in find() if pid > 1 and pid != os.getpid() and is_running(pid)]
         if not running or time.monotonic() >= deadline:
             return running
         for pid in running:
@@ -123,7 +136,8 @@ def is_alive(identity: str) -> bool:
     return process is not None and process.start == start and not process.is_zombie
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Return whether a process is visible and has not ended. A zombie has ended."""
     process = _process(pid)
     return process is not None and not process.is_zombie
 
@@ -210,24 +224,26 @@ def read_small_file(path: str) -> bytes:
 
     It does not use pathlib, which is slower, because it is called for every process on the machine.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, 1 << 16)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+    return next(_pieces(path), b"")
 
 
 def _bytes_of(pid: int, file: str) -> bytes:
     """Return the content of a file in /proc/<pid>; empty if the process has ended or is not accessible."""
+    return b"".join(_pieces(f"/proc/{pid}/{file}"))
+
+
+def _pieces(path: str) -> Iterator[bytes]:
     try:
-        return (_PROC / str(pid) / file).read_bytes()
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return b""
+        return
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            yield piece
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
 
 
 @functools.cache

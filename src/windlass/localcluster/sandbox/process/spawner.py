@@ -7,6 +7,7 @@ ends with the daemon; supervisors may outlive it.
 
 import argparse
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -177,6 +178,7 @@ def _isolate(
         prefix_length=pod_network.prefix_length if pod_network else 0,
         nameservers=pod_network.nameservers if pod_network else (),
         notes=tuple(notes),
+        security=capability_probe.probe_security(has_namespaces=has_namespaces),
     )
     return isolation, pod_network, ready
 
@@ -228,6 +230,8 @@ def main() -> int:
         with contextlib.suppress(OSError):
             control.send(messages.Rejected(NO_CALL, str(error)))
         return 1
+    # Otherwise, garbage collections in supervisors would copy the pages of all modules.
+    gc.freeze()
     # The kernel reaps supervisors that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):

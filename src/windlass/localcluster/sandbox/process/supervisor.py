@@ -226,7 +226,7 @@ def _mount_volumes(volumes: Iterable[MemoryFolder | NfsFolder], *, can_mount: bo
             # Without mounts, the directory itself is the volume.
             size = "" if volume.size is None else f",size={volume.size}"
             flags = kernel.MS_NOSUID | kernel.MS_NODEV
-            kernel.mount("tmpfs", volume.path, "tmpfs", flags, f"mode=777{size}")
+            kernel.mount("tmpfs", volume.path, "tmpfs", flags, f"mode={volume.mode:o}{size}")
 
 
 def _mount_nfs(volume: NfsFolder, *, can_mount: bool) -> None:

@@ -10,6 +10,7 @@ resolved.
 
 import collections
 import enum
+import fnmatch
 import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -21,6 +22,11 @@ from windlass.localcluster.sandbox import messages
 # The limit of Linux.
 _MAX_LINKS = 40
 _TERMINALS = "/dev/pts"
+# Patterns for the entries of /dev in a container with restrictions: those of container runtimes, and accelerators.
+_DEVICES = (
+    *("fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty"),
+    *("urandom", "zero", "dri", "fuse", "infiniband", "kfd", "nvidia*"),
+)
 
 
 class Kind(enum.StrEnum):
@@ -104,13 +110,24 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def operations(
-    host: Host, mounts: Sequence[messages.Mount], image: str = "", working_directory: str = "/"
+    host: Host,
+    mounts: Sequence[messages.Mount],
+    image: str = "",
+    working_directory: str = "/",
+    *,
+    is_read_only: bool = False,
+    is_restricted: bool = False,
+    hidden_devices: Iterable[str] = (),
 ) -> tuple[Operation, ...]:
     """Return the operations that create the root. `mounts` are sorted, outer before inner.
 
-    A missing working directory is created if possible. /proc is not included.
+    A missing working directory is created if possible. /proc is not included. With `is_read_only`, files of the host
+    and of the image are read-only, except in /dev; the caller must make the tmpfs read-only. With `is_restricted`, /dev
+    contains no disks, and /sys is read-only. `hidden_devices` are device files that do not appear.
     """
-    root = _Root(host)
+    root = _Root(host, is_read_only, is_restricted)
+    for path in hidden_devices:
+        root.hide(path)
     if image:
         root.add_image(image)
     for mount in mounts:
@@ -120,8 +137,10 @@ def operations(
 
 
 class _Root:
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, is_read_only: bool, is_restricted: bool) -> None:
         self._host = host
+        self._is_read_only = is_read_only
+        self._is_restricted = is_restricted
         self._top = _Place("/", Kind.FOLDER, "/")
         # Path of an opened directory → its entries.
         self._opened: dict[str, dict[str, _Place]] = {}
@@ -131,6 +150,8 @@ class _Root:
         self._last: list[Operation] = []
         self._open(self._top)
         self._opened["/"].pop("proc", None)
+        if is_restricted and "dev" in self._opened["/"]:
+            self._open(self._opened["/"]["dev"])
 
     def operations(self) -> tuple[Operation, ...]:
         made: list[Operation] = []
@@ -157,12 +178,25 @@ class _Root:
 
     def _bind_whole(self, place: _Place, made: list[Operation]) -> None:
         if place.source:
-            made.append(Bind(place.source, place.path, is_required=place.is_image))
+            made.append(self._bind(place.source, place.path, is_required=place.is_image))
+
+    def _bind(self, source: str, target: str, *, is_required: bool = True) -> Bind:
+        # Programs write to shared memory in /dev/shm, which container runtimes also leave writable.
+        is_device = f"{target}/".startswith("/dev/")
+        is_kernel = self._is_restricted and f"{target}/".startswith("/sys/")
+        return Bind(source, target, is_kernel or (self._is_read_only and not is_device), is_required)
 
     def _make_link(self, place: _Place, made: list[Operation]) -> None:
         target = self._link_target(place)
         if target:
             made.append(MakeLink(place.path, target))
+
+    def hide(self, path: str) -> None:
+        """Leave out a file of the host, unless it does not exist."""
+        folder, missing = self._walk(posixpath.dirname(path))
+        if not missing and self._child(folder, posixpath.basename(path)) is not None:
+            self._open(folder)
+            del self._opened[folder.path][posixpath.basename(path)]
 
     # Mounts
 
@@ -173,6 +207,8 @@ class _Root:
             raise LayoutError(f"mounting {mount.source} at {mount.target}: {error}") from error
 
     def _add_mount(self, mount: messages.Mount) -> None:
+        if mount.hides and not self._is_on_host(mount.target):
+            return
         kind = self._host.kind_following_links(mount.source)
         if kind is None:
             raise LayoutError(f"{mount.source} does not exist")
@@ -187,6 +223,10 @@ class _Root:
             )
         self._last.append(Bind(mount.source, place.path, mount.read_only))
         self._cover(_Place(place.path, kind, mount.source, mount=mount))
+
+    def _is_on_host(self, path: str) -> bool:
+        place, missing = self._walk(path)
+        return not missing and place.mount is None
 
     def add_working_directory(self, path: str) -> None:
         try:
@@ -264,7 +304,7 @@ class _Root:
             return
         is_file_over_file = old is not None and old.kind is new.kind is Kind.FILE
         if is_file_over_file and folder.path not in self._opened:
-            self._last.append(Bind(new.source, new.path))
+            self._last.append(self._bind(new.source, new.path))
             self._covers[new.path] = new
             return
         self._open(folder)
@@ -330,6 +370,9 @@ class _Root:
             for name, kind in self._entries(folder.source)
         }
         if folder.path == "/dev":
+            if self._is_restricted:
+                devices = self._opened["/dev"]
+                self._opened["/dev"] = {name: devices[name] for name in filter(_is_allowed_device, devices)}
             self._replace_terminals(self._opened["/dev"])
 
     def _replace_terminals(self, devices: dict[str, _Place]) -> None:
@@ -345,6 +388,10 @@ class _Root:
             return sorted(self._host.entries(folder))
         except OSError as error:
             raise LayoutError(f"cannot read {folder}: {error.strerror}") from error
+
+
+def _is_allowed_device(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _DEVICES)
 
 
 def _join(folder: str, name: str) -> str:

@@ -1,5 +1,9 @@
-"""Let users download files of the job's volumes, which are links in the root folder of the server."""
+"""Let users download files of the job's volumes, which are links in the root folder, and protect cookies.
 
+JupyterLab and the servers of a hub's users read this file.
+"""
+
+import os
 from pathlib import Path
 
 from jupyter_server.base.handlers import AuthenticatedFileHandler
@@ -18,3 +22,16 @@ class LinkedFileHandler(AuthenticatedFileHandler):
 
 c = get_config()  # noqa: F821 — Jupyter provides it
 c.FileContentsManager.files_handler_class = LinkedFileHandler
+# Behind TLS, cookies are Secure: with a hub if its public URL is an https address, otherwise with X-Forwarded-Proto.
+# A client that forges this field or X-Forwarded-For changes only its own cookies and the logged address.
+c.ServerApp.trust_xheaders = True
+is_secure = os.environ.get("JUPYTERHUB_PUBLIC_URL", "").startswith("https:")
+# Browsers do not send these cookies with requests from forms and scripts of other sites.
+c.IdentityProvider.cookie_options = {"samesite": "Lax"}
+c.ServerApp.tornado_settings = {
+    "xsrf_cookie_kwargs": {
+        "path": os.environ.get("JUPYTERHUB_SERVICE_PREFIX", "/"),
+        "samesite": "Lax",
+        "secure": is_secure,
+    }
+}

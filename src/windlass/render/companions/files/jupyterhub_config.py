@@ -4,14 +4,17 @@ Settings of the job are in hub.json, in the folder of this file. Configuration f
 """
 
 import asyncio
+import hmac
 import json
 import os
 import secrets
 import sys
+import time
 from pathlib import Path
 
 from jupyterhub.auth import Authenticator
 from jupyterhub.spawner import SimpleLocalProcessSpawner
+from tornado.web import HTTPError
 from traitlets import default
 
 FOLDER = Path(__file__).parent
@@ -19,7 +22,7 @@ sys.path.insert(0, str(FOLDER))
 
 import hub_proxy  # noqa: E402 — in the folder of this file
 import passwords  # noqa: E402
-from hub_support import folder_of  # noqa: E402
+from hub_support import MAX_NAME_LENGTH, PROXY_FIELD, LoginLimit, folder_of  # noqa: E402
 
 c = get_config()  # noqa: F821 — JupyterHub provides it
 
@@ -60,9 +63,18 @@ def notebooks_of(spawner):
 
 
 class JobAuthenticator(Authenticator):
-    async def authenticate(self, handler, data):  # noqa: ARG002 — as JupyterHub calls it
+    limit = LoginLimit()
+
+    async def authenticate(self, handler, data):
         """Return the user, or None. Rejections take the same time for known and unknown users."""
-        user = self.normalize_username(data["username"])
+        secret = handler.request.headers.get(PROXY_FIELD, "")
+        if not hmac.compare_digest(secret.encode(), hub_proxy.InProcessProxy.secret.encode()):
+            # Without the proxy, the address of the client is unknown, so its failed logins could not be limited.
+            raise HTTPError(403, "log in at the public address of the hub.")
+        name = data.get("username", "")
+        if len(name) > MAX_NAME_LENGTH:
+            raise HTTPError(400, f"the user name is longer than {MAX_NAME_LENGTH} characters.")
+        user = self.normalize_username(name)
         try:
             hashes = read_passwords()
         except ValueError as error:
@@ -70,8 +82,19 @@ class JobAuthenticator(Authenticator):
             hashes = {}
         is_known = not SETTINGS["users"] or user in map(str.lower, SETTINGS["users"])
         hashed = hashes.get(user, hashes.get(ALL_USERS)) if is_known else None
-        is_correct = await asyncio.to_thread(passwords.verify_hub, hashed or DUMMY_HASH, data["password"])
-        return user if hashed and is_correct else None
+        # Guesses of a shared password count together, whatever the names.
+        account = ALL_USERS if user not in hashes and ALL_USERS in hashes else user
+        address = handler.request.remote_ip
+        wait = self.limit.start(account, address, time.monotonic(), is_account=account in hashes)
+        if wait > 0:
+            raise HTTPError(429, f"too many failed logins. Try again in {wait:.0f} s.")
+        is_correct = await asyncio.to_thread(
+            passwords.verify_hub, hashed or DUMMY_HASH, data.get("password", "")
+        )
+        if not hashed or not is_correct:
+            return None
+        self.limit.succeeded(account, address)
+        return user
 
 
 try:
@@ -94,6 +117,10 @@ c.JupyterHub.hub_bind_url = f"http://{LOOPBACK}:{SETTINGS['hubPort']}"
 c.JupyterHub.hub_connect_url = (
     f"http://{LOOPBACK if SETTINGS['isLocal'] else SETTINGS['name']}:{SETTINGS['port']}"
 )
+
+# Browsers do not send these cookies with requests from forms and scripts of other sites. JupyterHub sets HttpOnly, and
+# Secure if public_url is an https address, except for the XSRF token.
+c.JupyterHub.tornado_settings = {"cookie_options": {"samesite": "Lax"}}
 
 # Servers of users
 
@@ -171,3 +198,9 @@ else:
 added = FOLDER / "added_config.py"
 if added.exists():
     exec(compile(added.read_text(), "hub.config", "exec"))  # noqa: S102 — written by the user who submitted the job
+
+# JupyterHub does not set Secure for the XSRF token.
+
+if str(c.JupyterHub.get("public_url", "")).startswith("https:"):
+    cookies = c.JupyterHub.tornado_settings.get("cookie_options", {})
+    c.JupyterHub.tornado_settings.setdefault("xsrf_cookie_kwargs", {**cookies, "secure": True})

@@ -1,0 +1,37 @@
+"""Train with Hugging Face Accelerate, as in its documentation: the script knows nothing of ranks and addresses."""
+
+import torch
+from accelerate import Accelerator
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True)
+    bunch = load_digits()
+    images = torch.tensor(bunch.data, dtype=torch.float32) / 16
+    labels = torch.tensor(bunch.target)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
+    loader = DataLoader(TensorDataset(images, labels), batch_size=32, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for _ in range(4):
+        for batch, expected in loader:
+            loss = nn.functional.cross_entropy(model(batch), expected)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+    with torch.no_grad():
+        accuracy = (model(images).argmax(1) == labels).float().mean()
+        weights = torch.cat([each.flatten() for each in model.parameters()]).norm()
+    # One write per line, because processes share the output of their task.
+    rank, size = accelerator.process_index, accelerator.num_processes
+    print(f"ends rank={rank} size={size} accuracy={accuracy:.4f} weights={weights:.6f}\n", end="", flush=True)
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()
