@@ -72,10 +72,14 @@ def test_other_tasks_run_between_the_starts_of_containers(monkeypatch: pytest.Mo
 
 
 class FakeSupervisor:
-    """Records requests. `on_start` is called with the id of a run when its start is requested."""
+    """Records requests.
+
+    `on_start` is called with the id of a run when its start is requested, `on_signal` after a signal.
+    """
 
     def __init__(self) -> None:
         self.on_start: Callable[[str], object] = lambda _: None
+        self.on_signal: Callable[[], object] = lambda: None
         self.starts: list[str] = []
         self.signals: list[int] = []
         self.has_ended = asyncio.Event()
@@ -86,6 +90,7 @@ class FakeSupervisor:
 
     def signal(self, _: str, number: int) -> None:
         self.signals.append(number)
+        self.on_signal()
 
     async def end(self) -> None:
         self.has_ended.set()
@@ -101,6 +106,7 @@ class Harness:
         self.supervisor = FakeSupervisor()
         self.published: list[Json] = []
         self.while_creating: Callable[[], object] = lambda: None
+        self.events = Mock()
         sandbox = Mock(pod_name="default/p", create=self._create_sandbox)
         sandbox.folder.path = folder
         sandbox.allocate_addresses.return_value = SimpleNamespace(pod=("10.0.0.2",), host=("10.0.0.1",))
@@ -111,7 +117,7 @@ class Harness:
             POD,
             sandbox,
             status_manager=Mock(publish=self._publish),
-            events=Mock(),
+            events=self.events,
             faults=FaultInjector(),
             log_watcher=Mock(),
             on_store_error=Mock(),
@@ -206,5 +212,36 @@ def test_container_is_not_started_if_the_pod_is_deleted_while_its_sandbox_is_cre
         await harness.supervisor.has_ended.wait()
         assert harness.supervisor.starts == []
         assert harness.published[-1]["phase"] == "Failed"
+
+    run_worker(tmp_path, monkeypatch, test)
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_exceeded_deadline_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_started: bool
+) -> None:
+    async def test(harness: Harness) -> None:
+        def exceed() -> None:
+            pod = harness.worker.pod
+            harness.worker.set_pod({**pod, "spec": {**pod["spec"], "activeDeadlineSeconds": 0}})
+
+        def start(run_id: str) -> None:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(harness.report, messages.Started(run_id, 1.0))
+            loop.call_soon(exceed)
+
+        def end() -> None:
+            (run_id,) = harness.supervisor.starts
+            harness.report(messages.Ended(run_id, 2.0, 0, signal.SIGTERM))
+
+        if has_started:
+            harness.supervisor.on_start, harness.supervisor.on_signal = start, end
+        else:
+            harness.while_creating = exceed
+        await harness.supervisor.has_ended.wait()
+        assert len(harness.supervisor.starts) == has_started
+        assert harness.published[-1]["reason"] == "DeadlineExceeded"
+        (reported,) = harness.events.ending.call_args_list
+        assert reported.args[1].reason == "DeadlineExceeded"
 
     run_worker(tmp_path, monkeypatch, test)

@@ -26,8 +26,6 @@ class StopAll(msgspec.Struct, frozen=True):
 
     grace_seconds: int
     waves: tuple[tuple[str, ...], ...]
-    reason: str = ""
-    message: str = ""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -152,8 +150,7 @@ def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> Sto
     Without `ending`, the grace period is that of the spec, but at least MIN_GRACE_SECONDS.
     """
     grace = max(specs.grace_seconds(pod), terminations.MIN_GRACE_SECONDS)
-    why = ending or Ending(grace)
-    return StopAll(why.grace_seconds, _waves(pod, record), why.reason, why.message)
+    return StopAll(ending.grace_seconds if ending else grace, _waves(pod, record))
 
 
 def _waves(pod: Json, record: PodRecord) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from windlass.localcluster.kubelet.lifecycle.records import Ending, Running
+from windlass.localcluster.kubelet.lifecycle.records import Running
 from windlass.localcluster.kubelet.lifecycle.restarts import StopAll
 from windlass.localcluster.kubelet.pods import container_monitor
 from windlass.localcluster.kubelet.pods.container_monitor import ContainerMonitor
@@ -66,15 +66,9 @@ class ContainerStopper:
     def stop(self, step: StopAll) -> float | None:
         """Send the signals that are due, and return the seconds after which to call this method again.
 
-        The reason of the step is recorded and reported once. If SIGKILL has no effect, the supervisor is killed, and
-        the result is None.
+        If SIGKILL has no effect, the supervisor is killed, and the result is None.
         """
         containers, schedule = self._containers, self._schedule
-        if step.reason and containers.record.ending is None:
-            ending = Ending(step.grace_seconds, step.reason, step.message)
-            containers.record = containers.record.with_ending(ending)
-            self._events.ending(containers.pod, ending)
-            containers.save()
         for name, number in schedule.signals(step):
             self._signal(name, number)
         if schedule.is_overdue and containers.supervisor is not None:

@@ -169,6 +169,7 @@ class PodWorker:
         if self._is_deleted:
             await self._remove()
             return None
+        self._record_ending(_now())
         pauses: list[float | None] = []
         for step in restarts.next_steps(self.pod, self.record, _now()):
             match step:
@@ -265,6 +266,19 @@ class PodWorker:
     def _is_evicted(self) -> bool:
         return self.record.ending is not None and self.record.ending.reason == terminations.EVICTED
 
+    def _record_ending(self, now: datetime) -> None:
+        """Record and report once that the deadline is exceeded, whether or not a container has started.
+
+        This precedes the status that says so, because a pod whose status is final has been reported.
+        """
+        ending = terminations.ending_of(self.pod, self.record, now)
+        is_known = self.record.ending is not None or specs.has_final_phase(self.pod)
+        if ending is None or not ending.reason or is_known:
+            return
+        self.containers.record = self.record.with_ending(ending)
+        self._events.ending(self.pod, ending)
+        self.containers.save()
+
     def evict(self, message: str) -> None:
         """Fail the pod, and free its disk space."""
         self.containers.record = self.record.with_ending(terminations.eviction(message))
@@ -328,8 +342,10 @@ class PodWorker:
     # Status
 
     def _publish(self) -> None:
+        now = _now()
+        self._record_ending(now)
         self.containers.pod = self._status_manager.publish(
-            self.pod, self.record, _now(), is_any_starting=self.containers.is_any_starting
+            self.pod, self.record, now, is_any_starting=self.containers.is_any_starting
         )
         self._status_manager.on_failed_commit(self._on_failed_commit)
 
