@@ -4,6 +4,7 @@ tests/kubelet contains the tests for all clusters. Here a cluster is a process t
 for.
 """
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -80,6 +81,20 @@ def level(request: pytest.FixtureRequest) -> levels.Level:
 @pytest.fixture
 def lasting(level: levels.Level) -> Iterator[Daemon]:
     """A cluster whose pods outlive its daemon. Once all pods are deleted, nothing of it is left."""
+    with _lasting(level) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module", params=("root", "nobody", "plain"))
+def shared_lasting(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """The same, shared by the tests of a module."""
+    skip_unless_possible(request.param)
+    with _lasting(levels.level(request.param)) as daemon:
+        yield daemon
+
+
+@contextlib.contextmanager
+def _lasting(level: levels.Level) -> Iterator[Daemon]:
     with daemons.running(level) as daemon:
         yield daemon
         if not daemon.is_alive:
