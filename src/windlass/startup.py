@@ -58,6 +58,6 @@ def _change_contexts(ssl: ModuleType) -> None:
 
     setattr(ssl.SSLContext, _MARK, False)
     ssl.SSLContext.set_default_verify_paths = load_later
-    # Every connection, also of asyncio, starts with one of these.
+    # Every connection, including those of asyncio, starts with one of these.
     for name in ("wrap_socket", "wrap_bio"):
         setattr(ssl.SSLContext, name, loading_first(getattr(ssl.SSLContext, name)))

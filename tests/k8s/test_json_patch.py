@@ -306,13 +306,13 @@ def test_merge_patch_of_a_difference_gives_the_target(old: Any, new: Any) -> Non
         pytest.param({"op": "move", "from": "/x/0", "path": "/x/-"}, id="move"),
     ],
 )
-def test_patch_that_shifts_too_many_items_is_rejected(
+def test_patch_that_moves_too_many_items_is_rejected(
     operation: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_patch, "MAX_SHIFTED_ITEMS", 1_000)
+    monkeypatch.setattr(json_patch, "MAX_MOVED_ITEMS", 1_000)
     json_patch.json_patch({"x": [0] * 90}, [operation] * 10)
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.json_patch({"x": [0] * 101}, [operation] * 10)
     assert raised.value.code == 413
-    # Changes at the end of a list shift nothing.
+    # Changes at the end of a list move nothing.
     json_patch.json_patch({"x": [0] * 2_000}, [{"op": "add", "path": "/x/-", "value": 0}] * 10)

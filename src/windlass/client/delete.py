@@ -76,7 +76,7 @@ async def _not_found_error(
     connection: Connection, name: str, kept: tuple[OwnedObject, ...], companions: tuple[str, ...]
 ) -> ObjectNotFoundError:
     """Return the error for a missing job. The message names kept objects; without these, it suggests similar names,
-    also of plain Jobs."""
+    including those of plain Jobs."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if companions:
         return ObjectNotFoundError(

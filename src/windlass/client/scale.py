@@ -96,8 +96,9 @@ def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> Scale
 def _changes(role: TaskRoleSpec, new: int, *, is_elastic: bool) -> Iterator[tuple[str, Any, str]]:
     """Yield the changed fields of a role with their new values and descriptions.
 
-    A count of the policy that meant all tasks still means all tasks, except a minFailedTaskCount of 1. No count exceeds
-    the number of tasks. Scaling to 0, or scaling an elastic role, keeps the policy.
+    If a count of the policy equals the number of tasks, it is set to the new number, except a minFailedTaskCount of 1.
+    Any other count is only reduced, to the new number if it exceeds it. Scaling to 0, or scaling an elastic role, keeps
+    the policy.
     """
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:

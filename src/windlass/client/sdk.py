@@ -342,7 +342,7 @@ class AsyncClient:
         """Yield the log lines of all tasks, of one role, or of one task, e.g. "worker-0".
 
         The lines of several tasks are merged by time or, with `follow`, yielded as they arrive. `attempt` is the number
-        of an attempt of the job, or "all": also of a deleted job that has records.
+        of an attempt of the job, or "all". It also works for a deleted job that has records.
 
             >>> sorted({line.task for line in client.logs("digits")})
             ['worker-0', 'worker-1']
@@ -361,7 +361,9 @@ class AsyncClient:
                     yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
-        """Return the events of a job and its pods, oldest first; of a deleted job, also those in its records.
+        """Return the events of a job and its pods, oldest first, including recorded ones that the cluster no longer has.
+
+        It also works for a deleted job that has records.
 
         >>> isinstance(client.events("digits"), tuple)
         True
@@ -371,7 +373,9 @@ class AsyncClient:
             return tuple(history.with_recorded(await events.read(connection, found.framework), found.records))
 
     async def history(self, name: str) -> tuple[AttemptView, ...]:
-        """Return the attempts of a job, oldest first: the recorded ones, also of a deleted job, and the current one.
+        """Return the recorded attempts of a job and the current one, oldest first.
+
+        It also works for a deleted job that has records.
 
         >>> [attempt.attempt for attempt in client.history("digits")]
         [0]

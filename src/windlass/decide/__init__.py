@@ -3,7 +3,7 @@ file.
 
 No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decision` runs the steps;
 `windlass.decide.types` has its input and output; `windlass.decide.transitions` has the allowed state transitions as
-data. The numbers of statements, also those with an A, refer to docs/behaviours.md.
+data. The numbers of statements, including those with an A, refer to docs/behaviours.md.
 """
 
 from windlass.decide.decision import decide

@@ -1,7 +1,7 @@
 """The input and output of a decision.
 
-`Observed` is all that a decision knows besides the Framework, the time, the rules and the previous decision if
-its status is not stored. A `Decision` describes actions and performs none.
+A decision depends on the Framework, `Observed`, the time and the rules, and on the previous decision while the status
+of that decision is not stored yet. A `Decision` describes actions and performs none.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     """Names of objects whose creation failed temporarily, and when to retry it."""
     uncertain: AbstractSet[str] = frozenset()
     """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
-    may be running although the cache does not have it; only a new list can tell."""
+    may be running although the cache does not have it: only a new list shows whether it exists."""
     name_taken_message: str = ""
     """The error message if the name of the ConfigMap or Service is in use; otherwise empty."""
     deletion_requested: AbstractSet[str] = frozenset()
@@ -102,8 +102,8 @@ class Observed(msgspec.Struct, frozen=True):
     pods: Mapping[str, PodView] = {}
     """All pods with the label of the Framework's name, by name, regardless of their creator."""
     known: AbstractSet[str] = frozenset()
-    """UIDs of objects that exist or existed, or would be in the cache if they existed. A known object that is not
-    observed was deleted; for an unknown one the objects have to be listed again."""
+    """UIDs for which the cache is reliable: an object with such a UID that is not observed has been deleted. For any
+    other UID, only a new list shows whether the object exists."""
     unconfirmed: AbstractSet[str] = frozenset()
     """UIDs of objects seen only in responses to requests: the watch has not reported them yet."""
     previous_uids: AbstractSet[str] = frozenset()

@@ -38,7 +38,7 @@ class _ConfigMap(Sparse, frozen=True):
 
 
 class UninstallOptions(msgspec.Struct, frozen=True):
-    """The namespace of the installation, and what to do besides deleting the controller and its roles."""
+    """The namespace of the installation, and what to do in addition to deleting the controller and its roles."""
 
     namespace: str = DEFAULT_NAMESPACE
     deleted_groups: tuple[str, ...] = ()

@@ -16,8 +16,8 @@ from windlass.k8s import api_errors
 MAX_OPERATIONS = 10_000
 # The limit for the data that copy operations of a patch add. Without it, about 30 operations fill the memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-# Maximum number of list elements that the insertions and removals of a patch shift, in total.
-MAX_SHIFTED_ITEMS = 50_000_000
+# Maximum number of list elements that the insertions and removals of a patch move, in total.
+MAX_MOVED_ITEMS = 50_000_000
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -126,7 +126,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied_bytes = 0
-        self._shifted_items = 0
+        self._moved_items = 0
 
     def apply(self, operation: dict[str, Any]) -> None:
         path, value = _path(operation, "path"), operation.get("value")
@@ -174,7 +174,7 @@ class _Document:
                 container.append(value)
             case list():
                 index = _index(path[-1], len(container) + 1)
-                self._count_shifted(len(container) - index)
+                self._count_moved(len(container) - index)
                 container.insert(index, value)
             case _:
                 _reject()
@@ -186,16 +186,16 @@ class _Document:
                 del container[path[-1]]
             case list():
                 index = _index(path[-1], len(container))
-                self._count_shifted(len(container) - index)
+                self._count_moved(len(container) - index)
                 del container[index]
             case _:
                 _reject()
 
-    def _count_shifted(self, items: int) -> None:
-        self._shifted_items += items
-        if self._shifted_items > MAX_SHIFTED_ITEMS:
+    def _count_moved(self, items: int) -> None:
+        self._moved_items += items
+        if self._moved_items > MAX_MOVED_ITEMS:
             message = (
-                f"Request entity too large: the JSON patch shifts more than {MAX_SHIFTED_ITEMS} list elements"
+                f"Request entity too large: the JSON patch moves more than {MAX_MOVED_ITEMS} list elements"
             )
             raise api_errors.ApiError(413, "RequestEntityTooLarge", message)
 

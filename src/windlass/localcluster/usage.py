@@ -35,7 +35,7 @@ class ContainerUsage(msgspec.Struct, frozen=True):
     memory_bytes: int
     window_seconds: float
     gpus: float | None = None
-    """Number of GPUs that are fully used on average; None if it is not known."""
+    """Usage as a number of GPUs: 1.5 for two that are each used to 75 %. None if it is not known."""
     gpu_memory_bytes: int | None = None
 
 

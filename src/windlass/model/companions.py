@@ -59,7 +59,8 @@ class TensorBoard(Sparse, frozen=True, kw_only=True):
     port: Port = 6006
     """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """Type of its Service: ClusterIP (from the cluster, and with `windlass tensorboard`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (reachable in the cluster and with `windlass tensorboard`), NodePort or
+    LoadBalancer."""
     image: str = ""
     """Image with TensorBoard. Default: the job's image."""
     resources: Resources | None = None
@@ -78,7 +79,8 @@ class Jupyter(Sparse, frozen=True, kw_only=True):
     port: Port = 8888
     """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """Type of its Service: ClusterIP (from the cluster, and with `windlass jupyter`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (reachable in the cluster and with `windlass jupyter`), NodePort or
+    LoadBalancer."""
     image: str = ""
     """Image with JupyterLab. Default: the job's image."""
     resources: Resources | None = None
@@ -104,7 +106,8 @@ class Hub(Sparse, frozen=True, kw_only=True):
     port: Port = 8000
     """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """Type of its Service: ClusterIP (from the cluster, and with `windlass hub`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (reachable in the cluster and with `windlass hub`), NodePort or
+    LoadBalancer."""
     image: str = ""
     """Image of the hub, with JupyterHub and KubeSpawner. Default: `windlass-hub`, which you have to
     build (see Companions)."""

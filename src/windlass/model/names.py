@@ -102,7 +102,7 @@ def service_name(framework: str) -> str:
 
 
 def gang_name(framework: str, config_map_uid: str) -> str:
-    """Return a name that is unique among all attempts, also those of earlier Frameworks with the same name."""
+    """Return a name that is unique among all attempts, including those of earlier Frameworks with the same name."""
     return f"{framework}-{config_map_uid}"
 
 

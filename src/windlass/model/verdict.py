@@ -3,7 +3,8 @@
     digits succeeded in 25 s (2 ps, 2 workers)
     digits failed: worker-1 exited with code 3 after 12 s: KeyError: 'lr' (train.py:41)
 
-The phrases of the status are those of the reference controller and are not used for a container that exited.
+The completion phrases in the status, e.g. ContainerSigKillReceived, come from the reference controller. Messages about a
+container that exited do not use them.
 """
 
 import re
@@ -153,7 +154,7 @@ def describe_retry(
 
 
 def is_announced_retry(message: str) -> bool:
-    """Return whether a message is the second one about a retry, after its delay."""
+    """Return whether a message is the second one about a delayed retry: `retrying in 4 s …`, then `retrying now …`."""
     return bool(_ANNOUNCED_RETRY.match(message))
 
 

@@ -121,7 +121,7 @@ def _check_slots(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic
 
 
 def _check_idle(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    """Check that what is to run idle servers belongs to TensorFlow's cluster and has no command."""
+    """Check that roles with `idle: true` belong to TensorFlow's cluster and have no command."""
     if job.idle and job.command is not None:
         yield _idle_error(node, path, "the job has a command", "one of them, or set idle in roles")
     if job.idle and job.runtime is not Runtime.TENSORFLOW:

@@ -29,7 +29,7 @@ class Usage(msgspec.Struct, frozen=True):
     memory: int
     """Bytes."""
     gpus: float | None = None
-    """Number of GPUs that are fully used on average; None without GPUs, or if it is not known."""
+    """Usage as a number of GPUs: 1.5 for two that are each used to 75 %. None without GPUs, or if it is not known."""
     gpu_memory: int | None = None
     """Bytes."""
 

@@ -19,8 +19,8 @@ MAX_DIAGNOSTICS = 1000
 _MAX_QUOTE_LENGTH = 60
 _MAX_LISTED = 12
 _MIN_SIMILARITY, _MIN_MARGIN = 0.8, 0.1
-"""The minimum similarity of a misspelt name to the known name that replaces it automatically, unless both have the
-same letters; and the minimum lead of that known name over all other names."""
+"""A misspelt name is replaced automatically by a known name that is at least this similar or has the same letters, and
+that is more similar than every other known name by at least this margin."""
 _MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -59,7 +59,8 @@ class Rule(StrEnum):
     UNDECLARED_PORT = "undeclared-port"
     """A command uses a port that no container declares."""
     NO_COMMAND = "no-command"
-    """A container of TensorFlow has no command: whether it runs a server or its image's entrypoint is not said."""
+    """A TensorFlow container has no command, and the file does not state whether to run an idle server or the entrypoint of
+    its image."""
     NO_PORT = "no-port"
     """Tasks connect to a task that declares no port."""
     OTHER_FRAMEWORK = "other-framework"

@@ -135,4 +135,4 @@ LONG_LINES = {
 @pytest.mark.parametrize("case", LONG_LINES)
 def test_timestamps_within_long_lines_are_removed(case: str) -> None:
     sent, written = LONG_LINES[case]
-    assert lines.without_inner_timestamps(sent) == written
+    assert lines.without_part_timestamps(sent) == written

@@ -97,7 +97,7 @@ def install(
 ) -> None:
     """Print the manifests of the controller: CustomResourceDefinitions, roles and a Deployment. --apply applies them.
 
-    Applying updates an existing installation. It does not change Frameworks.
+    --apply also updates an existing installation. It does not change Frameworks.
 
     \b
         windlass install | less

@@ -187,8 +187,8 @@ def _text_formatter(
     has_timestamps: bool,
     is_terminal: bool,
 ) -> "Callable[[Line], bytes]":
-    """Return a formatter of text lines. On a terminal, it removes control sequences of containers and their names,
-    except colours."""
+    """Return a formatter of text lines. On a terminal, it removes control sequences from log lines, except colours, and
+    all control sequences from container names."""
 
     @lru_cache(maxsize=256)
     def label(text: str, task: str) -> bytes:

@@ -34,8 +34,8 @@ def why(name: str | None, lines: int, output: str, cluster: ClusterOptions) -> N
     """Explain why the job NAME (default: the latest) failed: the verdict, the last log lines of the first failed task,
     and the retries.
 
-    For a job that has not completed, show what it is waiting for. The explanation remains available after the pods
-    are deleted, from the status of the job, and after the job is deleted if its attempts are recorded.
+    For a job that has not completed, show what it is waiting for. The explanation does not need the pods, because it
+    uses the status of the job. If attempts are recorded, it is also available after the job is deleted.
 
     \b
         windlass why digits

@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
     memory: int | None = None
     """Used memory in bytes."""
     gpus: float | None = None
-    """Number of GPUs that are fully used on average."""
+    """GPU usage as a number of GPUs."""
     gpu_memory: int | None = None
     """Used GPU memory in bytes."""
     progress: Progress | None = None

@@ -73,8 +73,8 @@ def with_existing_passwords(
 ) -> ResolvedCompanions:
     """Keep the passwords in the Secret of an earlier submission.
 
-    A password that was chosen since then replaces the password for all users. Users with a password of their own keep
-    it, except users who are not in the new job file, if there is no password for all users.
+    A new common password from `passwordFrom` replaces the old one. Users with their own passwords keep them. If the
+    Secret or `resolved` has no common password, only users who are in `resolved` keep theirs.
     """
     existing = password_files.hashes_in(companion, secret.get("data") or {})
     text, planned = chosen.get(companion), resolved.hashes[companion]

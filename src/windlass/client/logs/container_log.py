@@ -113,7 +113,7 @@ async def read_batches(
             data = piece.data
             if has_timestamps and not piece.is_continuation:
                 stamp, data = log_lines.split_timestamp(data)
-                data = log_lines.without_inner_timestamps(data)
+                data = log_lines.without_part_timestamps(data)
                 is_kubelet_message = not stamp
                 is_accepted = not is_kubelet_message and (cursor is None or cursor.advance(stamp))
                 time = stamp.decode()

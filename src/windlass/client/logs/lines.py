@@ -9,7 +9,7 @@ MAX_PIECE_BYTES = 1024 * 1024
 """Maximum size of an incomplete line that is held back. A longer one is returned in several pieces."""
 
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-_INNER_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
+_PART_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
 _PART_BYTES = 16 * 1024
 """Size of the parts in which containerd and Docker store longer lines."""
 _NANOSECONDS = 10**9
@@ -121,7 +121,7 @@ def split_timestamp(data: bytes) -> tuple[bytes, bytes]:
     return (data[: found.end() - 1], data[found.end() :]) if found else (b"", data)
 
 
-def without_inner_timestamps(line: bytes) -> bytes:
+def without_part_timestamps(line: bytes) -> bytes:
     """Remove the timestamps that old kubelets put before each part of a long line, not only before the first.
 
     Only the first piece of a line longer than `MAX_PIECE_BYTES` is corrected.
@@ -129,7 +129,7 @@ def without_inner_timestamps(line: bytes) -> bytes:
     if len(line) <= _PART_BYTES:
         return line
     parts, at = [], 0
-    while found := _INNER_TIMESTAMP.match(line, at + _PART_BYTES):
+    while found := _PART_TIMESTAMP.match(line, at + _PART_BYTES):
         parts.append(line[at : at + _PART_BYTES])
         at = found.end()
     return b"".join([*parts, line[at:]]) if parts else line

@@ -106,8 +106,8 @@ class ActionRunner:
         expectations = self._cache.expectations_for(framework)
         token = "" if expectations is None else expectations.continue_token(config_map_uid)
         cached = self._cache.pods_of_attempt(framework, config_map_uid)
-        # The cache contains all pods: if one might be missing, the decision requests a list of the objects first. So
-        # the state at the resourceVersion of the newest pod contains all of them.
+        # No pod is missing in the cache, because a decision lists the objects again if one might be. A deletion that
+        # reads pods at the resourceVersion of the newest pod therefore finds all of them.
         versions = [version(pod.metadata.resource_version) for pod in cached.values()]
         is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""

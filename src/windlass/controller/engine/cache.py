@@ -1,8 +1,8 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
-The UIDs of objects are kept after their deletion (`known`): an object whose UID is known but that is not recorded was
-deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or
+The UIDs of objects are kept after their deletion (`known`): if the UID of an object is known, but the object is not
+recorded, it has been deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or
 that was created again meanwhile, is ignored.
 """
 

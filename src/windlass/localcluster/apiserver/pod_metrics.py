@@ -26,7 +26,7 @@ from windlass.localcluster.usage import ContainerUsage, PodUsage, UsageSnapshot
 GROUP = "metrics.k8s.io"
 VERSION = "v1beta1"
 _GPUS = "windlass.dev/gpus"
-"""The number of GPUs that are fully used on average, e.g. 1500m for two GPUs with 75 % each."""
+"""GPU usage as a number of GPUs: 1500m for two GPUs that are each used to 75 %."""
 _GPU_MEMORY = "windlass.dev/gpu-memory"
 
 

@@ -111,7 +111,7 @@ class Scheduler(ControlLoop):
             logger.exception("scheduling of pod %s failed", key)
             self._pending.drop(key)
             has_written = True
-        # The result may depend on uncommitted writes, also of other components.
+        # The result may depend on uncommitted writes, including those of other components.
         if not self._store.is_committed:
             self._store.on_commit(self._after_commit)
         return has_written

@@ -53,7 +53,7 @@ if [ -n "$first" ] && [ ! -e "$own/${{first##*/}}" ]; then
   cp "$first" "$own/" || echo "cannot write to $folder: notebooks cannot be saved there" >&2
 fi
 # allow_remote_access: users may connect to another machine that forwards the port, by the host name of that machine.
-{servers.LISTEN}set -- --ip="$host" --port="$port" --port-retries=0 --no-browser --allow-root
+{servers.SET_LISTEN_HOST}set -- --ip="$host" --port="$port" --port-retries=0 --no-browser --allow-root
 page=tree/$own
 [ -e "$own/${{first##*/}}" ] && [ -n "$first" ] && page=$page/${{first##*/}}
 if command -v jupyter-lab > /dev/null; then

@@ -19,18 +19,18 @@ from windlass.render.companions.password_files import ByUser
 from windlass.render.framework import pods
 from windlass.render.storage.nfs_shares import Share
 
-ADDRESS = "WINDLASS_ADDRESS"
+ADDRESS_VARIABLE = "WINDLASS_ADDRESS"
 """Variable with the address of the pod."""
-JOB = "WINDLASS_JOB"
+JOB_VARIABLE = "WINDLASS_JOB"
 """Variable with the name of the job."""
-LISTEN = f"""\
-case ${ADDRESS} in
-127.*) host=${ADDRESS} ;;
+SET_LISTEN_HOST = f"""\
+case ${ADDRESS_VARIABLE} in
+127.*) host=${ADDRESS_VARIABLE} ;;
 *:*) host=:: ;;
 *) host=0.0.0.0 ;;
 esac
 """
-"""Lines of a start script that set the address to listen on. A pod that shares the host network
+"""Lines of a start script that set `host` to the address to listen on. A pod that shares the host network
 listens only on its own loopback address; any other pod listens on all addresses, since port-forward uses loopback."""
 _LINKS_CONFIG = "jupyter_server_config.py"
 FOLLOW_LINKS = f"""\
@@ -185,7 +185,7 @@ def pod_spec(job: Job, share: Share | None) -> Json:
 
 
 def address_variable() -> Json:
-    return {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return {"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
 def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
@@ -197,7 +197,7 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
     task = pods.container(job, Role())
     variables = (
         *map(_optional, task["env"]),
-        {"name": JOB, "value": job.name},
+        {"name": JOB_VARIABLE, "value": job.name},
         {"name": cluster_spec.VARIABLE, "value": addresses},
         *own,
     )

@@ -18,7 +18,7 @@ if ! command -v tensorboard > /dev/null; then
 contains it in the job file: tensorboard: {{image: …}}" >&2
   exit 127
 fi
-{servers.LISTEN}if [ "$host" = "${servers.ADDRESS}" ]; then
+{servers.SET_LISTEN_HOST}if [ "$host" = "${servers.ADDRESS_VARIABLE}" ]; then
   program=$(command -v tensorboard)
   read -r first < "$program"
   case $first in

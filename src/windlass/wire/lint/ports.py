@@ -1,7 +1,7 @@
 """Lint ports and Framework names in commands, arguments and variables.
 
 The diagnostics are guesses about text, so they are warnings. A number counts as a port only after the word
-"port", also in a name such as `ps_port`, or after a host that may belong to the Framework and a colon.
+"port", which may be part of a name such as `ps_port`, or after a host that may belong to the Framework and a colon.
 """
 
 import re

@@ -164,8 +164,8 @@ def test_kill(
 
 
 @pytest.mark.parametrize(("metadata", "grace"), [({}, 30), ({"deletionGracePeriodSeconds": 4}, 4)])
-def test_kill_with_pod(metadata: dict[str, int], grace: int) -> None:
-    found = schedule.decide_kill_with_pod(pod_of("Never", **metadata), "a")
+def test_kill_of_last_container_ignores_grace_period_of_probe(metadata: dict[str, int], grace: int) -> None:
+    found = schedule.decide_kill_of_last_container(pod_of("Never", **metadata), "a")
     assert (found.grace_seconds, found.message) == (grace, "Stopping container a")
 
 

@@ -151,7 +151,7 @@ class _ProbeListener:
     def on_kill(self, kill: Kill) -> None:
         pod, record = self._containers.pod, self._containers.record
         if restarts.is_last_container(pod, record, self._name):
-            kill = schedule.decide_kill_with_pod(pod, self._name)
+            kill = schedule.decide_kill_of_last_container(pod, self._name)
         self._events.killing(pod, self._name, kill)
         run = record.container(self._name).current
         if isinstance(run, Running):

@@ -158,8 +158,11 @@ def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
     )
 
 
-def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """Return the kill of the last container, after which the pod ends. The probe's grace period does not apply."""
+def decide_kill_of_last_container(pod: Json, container_name: str) -> Kill:
+    """Return the kill of a container with a failed probe that is the last running one, so that the pod ends with it.
+
+    The grace period of the probe does not apply.
+    """
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 
