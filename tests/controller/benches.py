@@ -1,4 +1,4 @@
-"""An executor with a recording port and a manual clock."""
+"""An executor with a recording `Api` and a manual clock."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ import msgspec
 from builders import NOW
 
 from windlass.controller.engine.actions import ChoosePorts
+from windlass.controller.engine.api import DeletedPods, Listed, RequestError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import DeletedPods, Listed, RequestError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import DeletePod, Reason, Rules
 from windlass.model.base import Json
@@ -24,8 +24,8 @@ from windlass.model.status import FrameworkStatus
 from windlass.objects.pod import PodOptions
 
 
-class RecordingPort:
-    """A port that records all calls and fails where a test says so."""
+class RecordingApi:
+    """An `Api` that records all calls and fails where a test says so."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -142,7 +142,7 @@ class RecordingPort:
 
 
 class Bench:
-    """An executor with a recording port and a manual clock."""
+    """An executor with a recording `Api` and a manual clock."""
 
     def __init__(
         self,
@@ -151,14 +151,14 @@ class Bench:
         choose_ports: ChoosePorts | None = None,
         rules: Rules | None = None,
     ) -> None:
-        self.port = RecordingPort()
+        self.api = RecordingApi()
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self.seconds = 0.0
         self.key = key_of(framework)
         self.steps_back = timedelta(0)
         self.executor = Executor(
-            self.port,
+            self.api,
             self.cache,
             self.queue,
             self,
@@ -176,12 +176,12 @@ class Bench:
 
     def run(self) -> list[str]:
         """Run one pass and return the recorded calls."""
-        self.port.log.clear()
+        self.api.log.clear()
         self.queue.add(self.key)
         assert self.queue.take(self.seconds) == self.key
         asyncio.run(self.executor.run_pass(self.key))
         self.queue.done(self.key)
-        return list(self.port.log)
+        return list(self.api.log)
 
     def run_when_due(self) -> list[str]:
         """Run one pass after the next timer."""
@@ -208,8 +208,8 @@ class Bench:
     def set_pod(self, name: str, **status: Any) -> None:
         """Change the status of a pod, as its kubelet would."""
         pod = self.cache.observe(self.key, NOW, 0.0).pods[name]
-        self.port.version += 1
-        metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))
+        self.api.version += 1
+        metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.api.version))
         shown = msgspec.structs.replace(pod.status, **status)
         self.cache.put(msgspec.structs.replace(pod, metadata=metadata, status=shown))
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from builders import NOW
 from grants import Grant
-from tests.controller.ports import Bench, failure
+from tests.controller.http_apis import Bench, failure
 
 from windlass.decide import initial_status
 from windlass.install import manifests, roles
@@ -138,8 +138,8 @@ def service_and_gang_requests(namespace: str) -> list[Request]:
     job = builders.framework("digits", namespace=namespace)
     owned = msgspec.json.encode(service(job))
     bench = Bench(failure(409, "AlreadyExists"), owned, failure(409, "AlreadyExists"), b"{}")
-    bench.run(lambda port: port.create_service(job, service(job)))
-    bench.run(lambda port: port.publish_gang(namespace, {"metadata": {"name": "digits-u"}, "spec": {}}))
+    bench.run(lambda api: api.create_service(job, service(job)))
+    bench.run(lambda api: api.publish_gang(namespace, {"metadata": {"name": "digits-u"}, "spec": {}}))
     assert bench.answers == []
     return bench.sent
 

@@ -10,7 +10,7 @@ from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.leader.election import ObservedLease
 from windlass.model.framework import ALWAYS_RETRY, CompletedPods, RetryPolicySpec
 from windlass.simulate import play
-from windlass.simulate.port import SimulatedPort
+from windlass.simulate.api import SimulatedApi
 from windlass.simulate.scenario import Event, EventType, Faults, Occurrence, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
@@ -57,15 +57,15 @@ def test_pod_that_an_old_leader_creates_after_the_end_of_the_job_is_removed(
     """The machine is suspended while it sends the requests for the pods."""
     job = builders.framework("job", builders.role("worker", 5), completed_pods=CompletedPods.DELETE)
     simulation = Simulation(Scenario(1, (Submission(6, job),), faults=Faults(duration=5), faults_end=100))
-    create_pods = SimulatedPort.create_pods
+    create_pods = SimulatedApi.create_pods
 
-    async def create(port: SimulatedPort, *args: Any) -> Any:
+    async def create(api: SimulatedApi, *args: Any) -> Any:
         (leader, *successors) = simulation.controllers
         if not successors:
             leader.suspension = 80
-        return await create_pods(port, *args)
+        return await create_pods(api, *args)
 
-    monkeypatch.setattr(SimulatedPort, "create_pods", create)
+    monkeypatch.setattr(SimulatedApi, "create_pods", create)
     simulation.run()
     assert simulation._invariants.pods_of_old_leaders
     assert not simulation.server.pods

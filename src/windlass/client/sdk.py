@@ -361,9 +361,9 @@ class AsyncClient:
                     yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
-        """Return the events of a job and its pods, oldest first, including recorded ones that the cluster no longer has.
+        """Return the events of a job and its pods, oldest first.
 
-        It also works for a deleted job that has records.
+        They include recorded events that the cluster no longer has. It also works for a deleted job that has records.
 
         >>> isinstance(client.events("digits"), tuple)
         True

@@ -3,8 +3,8 @@
     digits succeeded in 25 s (2 ps, 2 workers)
     digits failed: worker-1 exited with code 3 after 12 s: KeyError: 'lr' (train.py:41)
 
-The completion phrases in the status, e.g. ContainerSigKillReceived, come from the reference controller. Messages about a
-container that exited do not use them.
+The completion phrases in the status, e.g. ContainerSigKillReceived, come from the reference controller. Messages about
+a container that exited do not use them.
 """
 
 import re

@@ -73,7 +73,7 @@ class ConvertedConfig(msgspec.Struct, frozen=True):
         cluster = self.jobs[0] if self.jobs else None
         variables = [servers.address_variable()]
         if cluster is not None:
-            variables.append({"name": servers.JOB, "value": cluster.name})
+            variables.append({"name": servers.JOB_VARIABLE, "value": cluster.name})
             variables.append(_cluster_variable(cluster, properties.namespace, is_plain=is_plain))
         server = Server(
             companion=Companion.JUPYTER,

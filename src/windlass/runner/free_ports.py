@@ -6,7 +6,7 @@ import random
 import socket
 from collections.abc import Callable
 
-from windlass.controller.engine.port import RequestError
+from windlass.controller.engine.api import RequestError
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 

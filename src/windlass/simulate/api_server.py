@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     ConflictError,
@@ -22,6 +21,7 @@ from windlass.controller.engine.port import (
     NotFoundError,
     RefusedError,
 )
+from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.failures import ApiFailure

@@ -1,4 +1,4 @@
-"""The work of a leader in the Simulation: the real Reflectors, cache, queue and executor, and a simulated port.
+"""The work of a leader in the Simulation: the real Reflectors, cache, queue and executor, and a simulated `Api`.
 
 A pass is a coroutine that runs until it awaits a request. The request arrives at the API server after a delay, and its
 answer resumes the pass after another delay. When the leadership ends, the passes are cancelled, but requests that they
@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
+from windlass.controller.engine.api import RequestError, UnknownOutcomeError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.lease_guard import LeaseGuard
-from windlass.controller.engine.port import RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, write_coalescing
 from windlass.decide.types import Decision, Rules
@@ -26,11 +26,11 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate import refusals, watches
+from windlass.simulate.api import Effect, SimulatedApi
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
 from windlass.simulate.encoded_statuses import EncodedStatuses
 from windlass.simulate.invariants import Invariants, RequestInvariants, require
 from windlass.simulate.machines import Machine
-from windlass.simulate.port import Effect, SimulatedPort
 from windlass.simulate.records import Records
 from windlass.simulate.scenario import QUIET, Occurrence
 from windlass.simulate.virtual_time import Resume, Task
@@ -81,7 +81,7 @@ class SimulatedController:
         self._request_invariants = request_invariants
         self._guard = guard
         self._has_other_leader = has_other_leader
-        self.port = SimulatedPort(
+        self.api = SimulatedApi(
             server,
             self._inject_fault,
             self._check_decision,
@@ -96,7 +96,7 @@ class SimulatedController:
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self.clock = machine.clock
         batching = AdaptiveBatching() if batch_size is None else AdaptiveBatching(batch_size)
-        self._executor = Executor(self.port, self.cache, self.queue, self.clock, rules, batching)
+        self._executor = Executor(self.api, self.cache, self.queue, self.clock, rules, batching)
         self._passes: dict[FrameworkKey, Task] = {}
         self.is_leader = True
         self.is_stopping = False

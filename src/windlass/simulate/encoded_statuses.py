@@ -1,4 +1,4 @@
-"""The statuses of Frameworks as the API server stores them: JSON, changed by the patches of the real `ApiPort`."""
+"""The statuses of Frameworks as the API server stores them: JSON, changed by the patches of the real `HttpApi`."""
 
 from typing import Any
 

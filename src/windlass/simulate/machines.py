@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 
 from windlass.controller.engine.system_clock import ServerClock
+from windlass.simulate.api import MAX_REQUEST_SEC
 from windlass.simulate.api_server import ApiServer
-from windlass.simulate.port import MAX_REQUEST_SEC
 from windlass.simulate.scenario import Faults, Occurrence
 from windlass.simulate.virtual_time import Timeline, VirtualClock, Wait
 

@@ -1,6 +1,6 @@
 """The records of finished attempts on the simulated API server: each attempt has exactly one."""
 
-from windlass.controller.engine.port import AlreadyExistsError, RefusedError
+from windlass.controller.engine.api import AlreadyExistsError, RefusedError
 from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.history import AttemptRecord, record_name

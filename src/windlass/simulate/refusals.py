@@ -2,7 +2,7 @@
 
 from random import Random
 
-from windlass.controller.engine.port import RefusedError
+from windlass.controller.engine.api import RefusedError
 from windlass.model.failures import ApiFailure
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.scenario import Faults, Occurrence

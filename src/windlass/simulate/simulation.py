@@ -7,9 +7,9 @@ from random import Random
 
 import msgspec
 
+from windlass.controller.engine.api import AlreadyExistsError, RefusedError
 from windlass.controller.engine.keys import key_of
 from windlass.controller.engine.lease_guard import LeaseGuard
-from windlass.controller.engine.port import AlreadyExistsError, RefusedError
 from windlass.decide.decision import DEFAULT_RULES
 from windlass.decide.types import Rules
 from windlass.model.framework import ExecutionType, Framework, FrameworkSpec
@@ -116,7 +116,7 @@ class Simulation:
         """Return the number of requests of all controllers, by operation."""
         total: dict[str, int] = {}
         for controller in self.controllers:
-            for operation, count in controller.port.counts.items():
+            for operation, count in controller.api.counts.items():
                 total[operation] = total.get(operation, 0) + count
         return total
 

@@ -59,8 +59,8 @@ class Rule(StrEnum):
     UNDECLARED_PORT = "undeclared-port"
     """A command uses a port that no container declares."""
     NO_COMMAND = "no-command"
-    """A TensorFlow container has no command, and the file does not state whether to run an idle server or the entrypoint of
-    its image."""
+    """A TensorFlow container has no command, and the file does not state whether to run an idle server or the
+    entrypoint of its image."""
     NO_PORT = "no-port"
     """Tasks connect to a task that declares no port."""
     OTHER_FRAMEWORK = "other-framework"

@@ -8,10 +8,10 @@ import pytest
 from builders import NOW, at
 from tests.decide.worlds import World
 
+from windlass.controller.engine.api import DeletedPods, Listed
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.expectations import Expectations
 from windlass.controller.engine.keys import key_of
-from windlass.controller.engine.port import DeletedPods, Listed
 from windlass.controller.engine.related_objects import MAX_UNUSED_UIDS
 from windlass.decide import initial_status
 from windlass.decide.types import CreatedPod, Observed

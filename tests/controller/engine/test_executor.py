@@ -7,12 +7,10 @@ import builders
 import msgspec
 import pytest
 from builders import NOW
-from tests.controller.benches import Bench, RecordingPort
+from tests.controller.benches import Bench, RecordingApi
 
 from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY
-from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import MAX_SLEEP, SETTLE_PER_TASK, Executor
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     AlreadyExistsError,
     ConflictError,
     Listed,
@@ -21,6 +19,8 @@ from windlass.controller.engine.port import (
     RequestError,
     UnknownOutcomeError,
 )
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.executor import MAX_SLEEP, SETTLE_PER_TASK, Executor
 from windlass.decide import decide, initial_status
 from windlass.decide.types import ReasonKind, Rules
 from windlass.model.failures import ApiFailure
@@ -53,7 +53,7 @@ def test_status_is_stored_before_actions_and_announced_afterwards() -> None:
         "create job-worker-1",
         "announce",
     ]
-    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.ATTEMPT_STARTED]
+    assert [reason.kind for reason in bench.api.reasons] == [ReasonKind.ATTEMPT_STARTED]
 
 
 def test_pass_with_actions_is_followed_by_another() -> None:
@@ -67,11 +67,11 @@ def test_failed_store_prevents_actions_and_is_retried(error: RequestError) -> No
     bench = bench_with()
     bench.run()
     bench.show()
-    bench.port.errors["store AttemptPreparing"] = error
+    bench.api.errors["store AttemptPreparing"] = error
     assert bench.run() == ["store AttemptPreparing"]
     assert not bench.is_due_now, "not at once"
     assert bench.queue.next_time() is not None
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     read = ["read"] if isinstance(error, UnknownOutcomeError) else []
     created = ["create job-worker-0", "create job-worker-1", "announce"]
     assert bench.run_when_due() == [*read, "store AttemptPreparing", *created]
@@ -82,18 +82,18 @@ def test_unanswered_store_is_followed_by_a_read_before_any_action() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
-    bench.port.errors["store AttemptPreparing"] = UnknownOutcomeError()
+    bench.api.errors["store AttemptPreparing"] = UnknownOutcomeError()
     bench.run()
     framework = bench.cache.framework(bench.key)
     assert framework is not None
     status = decide(framework, bench.cache.observe(bench.key, NOW, 0.0), NOW).status
     assert status is not None
-    bench.port.stored = framework.with_status(status, "150")
-    bench.port.errors.clear()
+    bench.api.stored = framework.with_status(status, "150")
+    bench.api.errors.clear()
     created = ["create job-worker-0", "create job-worker-1"]
     done = bench.run_when_due()
     assert done == ["read", "announce", *created], "what it would have stored is stored already, and told now"
-    assert bench.cache.framework(bench.key) is bench.port.stored
+    assert bench.cache.framework(bench.key) is bench.api.stored
 
 
 def test_change_without_actions_is_deferred_briefly() -> None:
@@ -121,7 +121,7 @@ def test_completion_is_stored_at_once() -> None:
 
 def test_permanently_rejected_pod_fails_its_task() -> None:
     bench = bench_with(1)
-    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.api.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
     bench.run()
     bench.show()
     bench.run()
@@ -145,7 +145,7 @@ def test_permanently_rejected_pod_fails_its_task() -> None:
 )
 def test_temporarily_rejected_pod_is_retried_with_backoff(error: RequestError) -> None:
     bench = bench_with(1)
-    bench.port.errors["create job-worker-0"] = error
+    bench.api.errors["create job-worker-0"] = error
     bench.run()
     bench.show()
     assert "create job-worker-0" in bench.run()
@@ -163,12 +163,12 @@ def test_temporarily_rejected_pod_is_retried_with_backoff(error: RequestError) -
 
 def test_config_map_of_another_owner_is_reported_and_retried() -> None:
     bench = bench_with()
-    bench.port.errors["create ConfigMap"] = AlreadyExistsError("configmaps job-attempt already exists")
+    bench.api.errors["create ConfigMap"] = AlreadyExistsError("configmaps job-attempt already exists")
     bench.run()
     bench.wait(1)
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     assert bench.run() == ["store AttemptCreationPending", "create ConfigMap", "announce"]
-    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
+    assert [reason.kind for reason in bench.api.reasons] == [ReasonKind.NAME_TAKEN]
 
 
 def test_failed_deletion_is_retried_without_repeating_others() -> None:
@@ -185,11 +185,11 @@ def test_failed_deletion_is_retried_without_repeating_others() -> None:
             framework, spec=spec, metadata=msgspec.structs.replace(framework.metadata, resource_version="500")
         )
     )
-    bench.port.version = 600
-    bench.port.errors["delete job-worker-1"] = UnknownOutcomeError()
+    bench.api.version = 600
+    bench.api.errors["delete job-worker-1"] = UnknownOutcomeError()
     done = bench.run()
     assert done == ["store AttemptPreparing", "delete job-worker-1", "delete job-worker-2"]
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     assert "delete job-worker-1" in (done := bench.run_when_due())
     assert "delete job-worker-2" not in done
 
@@ -202,7 +202,7 @@ def test_unknown_object_in_status_leads_to_a_list() -> None:
     stored = bench.cache.framework(bench.key)
     assert stored is not None
     elsewhere = Bench(stored)
-    elsewhere.port.listed = Listed("900", builders.config_map(stored, "cm-1", resource_version="101"), ())
+    elsewhere.api.listed = Listed("900", builders.config_map(stored, "cm-1", resource_version="101"), ())
     assert elsewhere.run() == ["list"]
     assert elsewhere.run()[0] == "store AttemptDeletionPending", "the pod is proven to be gone"
 
@@ -239,9 +239,9 @@ def test_failed_cleanup_is_retried() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
-    bench.port.errors["empty cm-1"] = UnknownOutcomeError()
+    bench.api.errors["empty cm-1"] = UnknownOutcomeError()
     assert bench.run() == ["empty cm-1"]
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     assert bench.run_when_due() == ["empty cm-1"]
 
 
@@ -260,14 +260,14 @@ def test_known_pods_are_deleted_as_of_the_newest_version() -> None:
     newest = max(int(pod.metadata.resource_version) for pod in pods)
     _gone(bench)
     bench.run()
-    assert bench.port.emptied_as_of == [str(newest)]
+    assert bench.api.emptied_as_of == [str(newest)]
 
 
 def test_pods_are_listed_before_deletion_if_some_may_be_unknown() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
-    bench.port.errors["create job-worker-1"] = UnknownOutcomeError()
+    bench.api.errors["create job-worker-1"] = UnknownOutcomeError()
     bench.run()
     bench.show()
     framework = bench.cache.framework(bench.key)
@@ -282,7 +282,7 @@ def test_many_pods_are_deleted_by_several_requests() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
-    bench.port.continue_tokens = ["after-500", "after-1000"]
+    bench.api.continue_tokens = ["after-500", "after-1000"]
     log = [line for _ in range(4) for line in bench.run()]
     assert log == ["empty cm-1", "empty cm-1 from after-500", "empty cm-1 from after-1000"]
 
@@ -304,27 +304,27 @@ def test_reasons_are_not_announced_without_a_store() -> None:
     bench.run()
     bench.show()
     bench.set_phases("Succeeded")
-    bench.port.reasons.clear()
-    bench.port.errors["store Completed"] = ConflictError()
+    bench.api.reasons.clear()
+    bench.api.errors["store Completed"] = ConflictError()
     for _ in range(3):
         assert bench.run() == ["store Completed"]
         bench.wait(60)
-    assert not bench.port.reasons
-    bench.port.errors.clear()
+    assert not bench.api.reasons
+    bench.api.errors.clear()
     bench.run()
-    kinds = [reason.kind for reason in bench.port.reasons]
+    kinds = [reason.kind for reason in bench.api.reasons]
     assert kinds == [ReasonKind.ATTEMPT_ENDING, ReasonKind.FRAMEWORK_COMPLETED]
 
 
 def test_reasons_are_announced_after_the_store_even_if_an_action_failed() -> None:
     bench = prepared(1)
     bench.set_phases("Failed")
-    bench.port.reasons.clear()
-    bench.port.errors["empty cm-1"] = UnknownOutcomeError()
+    bench.api.reasons.clear()
+    bench.api.errors["empty cm-1"] = UnknownOutcomeError()
     assert bench.run() == ["store AttemptDeletionPending", "empty cm-1", "announce"]
 
 
-class DeletingPort(RecordingPort):
+class DeletingApi(RecordingApi):
     """The Framework is deleted, and the watch says so, while the answer to a store is under way."""
 
     cache: Cache
@@ -340,11 +340,11 @@ def test_no_action_for_framework_deleted_during_the_store() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
-    port = DeletingPort()
-    port.cache = bench.cache
-    bench.executor = Executor(port, bench.cache, bench.queue, bench, Rules())
+    api = DeletingApi()
+    api.cache = bench.cache
+    bench.executor = Executor(api, bench.cache, bench.queue, bench, Rules())
     bench.run()
-    assert port.log == ["store AttemptPreparing"]
+    assert api.log == ["store AttemptPreparing"]
     assert bench.cache.framework(bench.key) is None
 
 
@@ -383,9 +383,9 @@ def test_rejected_pod_of_a_task_without_instance_uid_ends_its_attempt() -> None:
     role = msgspec.structs.replace(role, task_statuses=(task,))
     attempt = msgspec.structs.replace(framework.status.attempt_status, task_role_statuses=(role,))
     status = msgspec.structs.replace(framework.status, attempt_status=attempt)
-    bench.port.version += 1
-    bench.cache.put_framework(framework.with_status(status, str(bench.port.version)))
-    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.api.version += 1
+    bench.cache.put_framework(framework.with_status(status, str(bench.api.version)))
+    bench.api.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
     bench.show()
     bench.run()
     assert bench.run()[0] == "store AttemptDeletionPending"
@@ -410,7 +410,7 @@ def test_task_retried_without_limit_after_rejections_backs_off() -> None:
     bench = Bench(
         builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1)))
     )
-    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(403, "Forbidden", "not allowed"))
+    bench.api.errors["create job-worker-0"] = RefusedError(ApiFailure(403, "Forbidden", "not allowed"))
     bench.run()
     bench.show()
     bench.run()
@@ -431,7 +431,7 @@ def creations(done: list[str]) -> int:
 def test_exhausted_quota_is_probed_with_few_pods() -> None:
     bench = bench_with(40)
     over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
-    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
+    bench.api.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
     bench.run()
     bench.show()
     assert creations(bench.run()) == 40, "the gang, all at once"
@@ -440,7 +440,7 @@ def test_exhausted_quota_is_probed_with_few_pods() -> None:
         bench.wait(0.1)
         tried += creations(bench.run())
     assert 3 <= tried <= 150, "in half a minute; forty at every turn would be a thousand"
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     waves = []
     for _ in range(1500):
         bench.wait(0.1)
@@ -455,7 +455,7 @@ def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
     """A gang that is created in slices, of which the first was turned down as a whole."""
     bench = bench_with(1000)
     over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
-    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(1000)}
+    bench.api.errors = {f"create job-worker-{index}": over_quota for index in range(1000)}
     bench.run()
     bench.show()
     tried = 0
@@ -463,7 +463,7 @@ def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
         bench.wait(0.1)
         tried += creations(bench.run())
     assert tried < 400, "in a minute"
-    assert "create pods: RefusedError" in bench.port.failures, "the failure is reported"
+    assert "create pods: RefusedError" in bench.api.failures, "the failure is reported"
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_reason_about_an_action_is_announced_after_the_action(error: RequestErro
     bench.run()
     bench.show()
     if error is not None:
-        bench.port.errors["delete Framework"] = error
+        bench.api.errors["delete Framework"] = error
     bench.set_phases("Succeeded")
     log: list[str] = []
     for _ in range(6):
@@ -489,14 +489,14 @@ def test_reason_about_an_action_is_announced_after_the_action(error: RequestErro
         if "delete job-attempt cm-1" in log and config_map is not None:
             bench.cache.remove(config_map)
     assert "delete Framework" in log
-    kinds = [reason.kind for reason in bench.port.reasons]
+    kinds = [reason.kind for reason in bench.api.reasons]
     assert ReasonKind.FRAMEWORK_COMPLETED in kinds
     assert (ReasonKind.FRAMEWORK_EXPIRED in kinds) is (error is None)
 
 
 def test_task_with_a_taken_pod_name_does_not_block_others() -> None:
     bench = bench_with(3)
-    bench.port.errors["create job-worker-0"] = AlreadyExistsError("job-worker-0")
+    bench.api.errors["create job-worker-0"] = AlreadyExistsError("job-worker-0")
     bench.run()
     bench.show()
     assert creations(bench.run()) == 3

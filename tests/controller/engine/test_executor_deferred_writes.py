@@ -7,7 +7,7 @@ from builders import at
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, UPDATE_SAMPLES
-from windlass.controller.engine.port import ConflictError, UnknownOutcomeError
+from windlass.controller.engine.api import ConflictError, UnknownOutcomeError
 from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
 from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpec
@@ -31,7 +31,7 @@ def running(*roles: object, **spec: object) -> Bench:
     bench.run()
     bench.wait(MIN_STATUS_DELAY)
     assert "store AttemptRunning" in bench.run()
-    bench.port.reasons.clear()
+    bench.api.reasons.clear()
     for _ in range(UPDATE_SAMPLES):
         bench.executor._batching.record_update(SLOW, bench.seconds)
     return bench
@@ -124,10 +124,10 @@ def test_reasons_are_announced_once_after_the_store() -> None:
         end(bench, index, code=1)
         assert bench.run() == []
         bench.wait(0.5)
-    assert bench.port.reasons == []
+    assert bench.api.reasons == []
     bench.wait(5)
     assert bench.run() == ["store AttemptRunning", "announce"]
-    assert [reason.index for reason in bench.port.reasons] == [0, 1, 2]
+    assert [reason.index for reason in bench.api.reasons] == [0, 1, 2]
     bench.wait(5)
     assert bench.run() == []
 
@@ -143,7 +143,7 @@ def test_first_of_many_failures_are_reported_by_name() -> None:
             assert bench.run() == []
     bench.wait(6)
     bench.run()
-    told = [reason for reason in bench.port.reasons if reason.kind is ReasonKind.TASK_FAILED]
+    told = [reason for reason in bench.api.reasons if reason.kind is ReasonKind.TASK_FAILED]
     assert len(told) == MAX_REPORTED_FAILURES + 1
     assert told[-1].message == "29 more tasks failed"
 
@@ -155,15 +155,15 @@ def test_spec_change_drops_the_deferred_decision() -> None:
     assert bench.run() == []
     framework = bench.cache.framework(bench.key)
     assert framework is not None
-    bench.port.version += 1
-    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.port.version))
+    bench.api.version += 1
+    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.api.version))
     spec: FrameworkSpec = builders.framework("job", builders.role("worker", 6, min_failed=1)).spec
     bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))
     assert bench.run()[0] == "store AttemptDeletionPending"
     completion = status_of(bench).attempt_status.completion_status
     assert completion is not None
     assert completion.code == 5
-    told = [reason.kind for reason in bench.port.reasons]
+    told = [reason.kind for reason in bench.api.reasons]
     assert told.count(ReasonKind.TASK_FAILED) == 1
 
 
@@ -174,13 +174,13 @@ def test_failed_store_is_retried_and_announced_once(error: Exception) -> None:
     assert bench.run() == []
     seen = at(int(bench.seconds))
     bench.wait(5)
-    bench.port.errors["store AttemptRunning"] = error  # type: ignore[assignment]
+    bench.api.errors["store AttemptRunning"] = error  # type: ignore[assignment]
     assert bench.run() == ["store AttemptRunning"]
-    assert bench.port.reasons == []
-    bench.port.errors.clear()
+    assert bench.api.reasons == []
+    bench.api.errors.clear()
     done = bench.run_when_due()
     assert done[-2:] == ["store AttemptRunning", "announce"]
-    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.TASK_FAILED]
+    assert [reason.kind for reason in bench.api.reasons] == [ReasonKind.TASK_FAILED]
     assert task_of(bench, 0).completion_time == seen
     assert bench.state is State.ATTEMPT_RUNNING
 
@@ -191,13 +191,13 @@ def test_missing_framework_is_read_again_after_an_unanswered_store() -> None:
     end(bench, 0, code=3)
     bench.run()
     bench.wait(5)
-    bench.port.errors["store AttemptRunning"] = UnknownOutcomeError()
+    bench.api.errors["store AttemptRunning"] = UnknownOutcomeError()
     bench.run()
-    bench.port.errors.clear()
-    bench.port.is_unknown = True
+    bench.api.errors.clear()
+    bench.api.is_unknown = True
     assert bench.run_when_due() == ["read"]
     assert bench.run_when_due() == ["read"], "nothing is done on a status that may have been written over"
-    bench.port.is_unknown = False
+    bench.api.is_unknown = False
     assert bench.run_when_due() == ["read", "store AttemptRunning", "announce"]
 
 
@@ -211,12 +211,12 @@ def test_store_with_lost_answer_is_announced() -> None:
     assert waiting is not None
     assert waiting.status is not None
     bench.wait(5)
-    bench.port.errors["store AttemptRunning"] = UnknownOutcomeError()
+    bench.api.errors["store AttemptRunning"] = UnknownOutcomeError()
     bench.run()
-    bench.port.errors.clear()
-    bench.port.stored = framework.with_status(waiting.status, "900")
+    bench.api.errors.clear()
+    bench.api.stored = framework.with_status(waiting.status, "900")
     assert bench.run_when_due() == ["read", "announce"]
-    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.TASK_FAILED]
+    assert [reason.kind for reason in bench.api.reasons] == [ReasonKind.TASK_FAILED]
     assert bench.run() == []
 
 
@@ -235,8 +235,8 @@ def test_edit_of_the_retry_policy_retries_a_failure_not_stored_yet() -> None:
 
     framework = bench.cache.framework(bench.key)
     assert framework is not None
-    bench.port.version += 1
-    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.port.version))
+    bench.api.version += 1
+    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.api.version))
     retried = builders.role("worker", 2, min_failed=2, retry=RetryPolicySpec(max_retry_count=1))
     spec = builders.framework("job", retried).spec
     bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))

@@ -11,10 +11,10 @@ import pytest
 from builders import NOW, at
 
 from windlass.controller.engine.adaptive_batching import MIN_BATCH, TARGET_BATCH_SEC, AdaptiveBatching
+from windlass.controller.engine.api import Api, RequestError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import MIN_GANG_DELAY, Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import Port, RequestError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import Reason, Rules
 from windlass.model.base import Json
@@ -42,8 +42,8 @@ class Bench:
         framework = builders.framework("job", builders.role("worker", tasks))
         self.key = key_of(framework)
         self.cache.put_framework(framework)
-        port = cast("Port", self)
-        self.executor = Executor(port, self.cache, self.queue, self, Rules(), AdaptiveBatching(at_a_time))
+        api = cast("Api", self)
+        self.executor = Executor(api, self.cache, self.queue, self, Rules(), AdaptiveBatching(at_a_time))
 
     def now(self) -> datetime:
         return at(self.seconds)
@@ -72,7 +72,7 @@ class Bench:
         assert found is not None
         self.cache.put(found)
 
-    # The port
+    # The API
 
     def _stamped(self, manifest: Json) -> Json:
         self.version += 1

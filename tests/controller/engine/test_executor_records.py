@@ -5,7 +5,7 @@ import pytest
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.actions import MAX_RECORD_ATTEMPTS
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     AlreadyExistsError,
     NotFoundError,
     RefusedError,
@@ -37,7 +37,7 @@ def ended() -> Bench:
 def test_record_is_written_after_the_status_is_stored(ended: Bench) -> None:
     assert ended.run() == ["store Completed", "record attempt 0", "announce"]
     assert ended.run() == []
-    (record,) = ended.port.records
+    (record,) = ended.api.records
     assert record.framework.status is not None
     assert record.framework.status.state is State.COMPLETED
 
@@ -46,21 +46,21 @@ def test_record_is_written_after_the_status_is_stored(ended: Bench) -> None:
     "error", [QUOTA, NotFoundError("no definition")], ids=["quota", "missing definition"]
 )
 def test_rejected_record_is_reported_and_not_retried(ended: Bench, error: RequestError) -> None:
-    ended.port.errors["record attempt 0"] = error
+    ended.api.errors["record attempt 0"] = error
     assert ended.run() == ["store Completed", "record attempt 0", "lost record 0", "announce"]
     assert ended.run() == []
     assert ended.state is State.COMPLETED
 
 
 def test_existing_record_counts_as_written(ended: Bench) -> None:
-    ended.port.errors["record attempt 0"] = AlreadyExistsError()
+    ended.api.errors["record attempt 0"] = AlreadyExistsError()
     assert ended.run() == ["store Completed", "record attempt 0", "announce"]
     assert ended.run() == []
 
 
 @pytest.mark.parametrize("error", [UnknownOutcomeError(), THROTTLED], ids=["unknown outcome", "throttled"])
 def test_unanswered_record_is_retried_with_backoff_up_to_a_limit(ended: Bench, error: RequestError) -> None:
-    ended.port.errors["record attempt 0"] = error
+    ended.api.errors["record attempt 0"] = error
     assert ended.run() == ["store Completed", "record attempt 0", "announce"]
     assert ended.run() == [], "not at once"
     for _ in range(MAX_RECORD_ATTEMPTS - 2):
@@ -71,7 +71,7 @@ def test_unanswered_record_is_retried_with_backoff_up_to_a_limit(ended: Bench, e
 
 def test_restarted_controller_writes_the_missing_record(ended: Bench) -> None:
     """The status is stored, and the next controller finds a completed Framework."""
-    ended.port.errors["record attempt 0"] = RequestError("the process was killed")
+    ended.api.errors["record attempt 0"] = RequestError("the process was killed")
     assert ended.run() == ["store Completed", "record attempt 0", "announce"]
     framework = ended.cache.framework(ended.key)
     assert framework is not None

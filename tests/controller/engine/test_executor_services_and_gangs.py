@@ -10,7 +10,7 @@ from builders import NOW
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.actions import ChoosePorts
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     AlreadyExistsError,
     ConflictError,
     RefusedError,
@@ -37,11 +37,11 @@ def job(annotations: dict[str, str], tasks: int = 2) -> Framework:
 
 
 def last_of(bench: Bench, kind: str) -> Json:
-    return [manifest for manifest in bench.port.manifests if manifest["kind"] == kind][-1]
+    return [manifest for manifest in bench.api.manifests if manifest["kind"] == kind][-1]
 
 
 def made(bench: Bench) -> list[str]:
-    return [manifest["kind"] for manifest in bench.port.manifests]
+    return [manifest["kind"] for manifest in bench.api.manifests]
 
 
 # The Service
@@ -79,7 +79,7 @@ def test_no_service_without_a_request_for_discovery(annotations: dict[str, str])
 )
 def test_failed_service_is_retried_with_backoff(error: RequestError) -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = error
+    bench.api.errors["create Service"] = error
     assert bench.run() == ["create Service"]
     waits = []
     for _ in range(4):
@@ -87,7 +87,7 @@ def test_failed_service_is_retried_with_backoff(error: RequestError) -> None:
         run_until("create Service", bench)
         waits.append(bench.seconds - before)
     assert waits[-1] > waits[0] > 0
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     run_until("create Service", bench)
     assert "ConfigMap" not in made(bench), "an attempt without names is not begun"
     assert "create ConfigMap" in bench.run()
@@ -111,12 +111,12 @@ def condition(bench: Bench) -> str:
 
 def test_service_of_another_owner_is_reported_until_it_is_deleted() -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
+    bench.api.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
-    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
+    assert [reason.kind for reason in bench.api.reasons] == [ReasonKind.NAME_TAKEN]
     assert condition(bench) == "Service job already exists: it does not belong to this Framework"
-    assert bench.port.failures == [], "only the condition reports it, because the user must act"
-    bench.port.errors.clear()
+    assert bench.api.failures == [], "only the condition reports it, because the user must act"
+    bench.api.errors.clear()
     run_until("create Service", bench)
     for _ in range(3):
         bench.run()
@@ -127,11 +127,11 @@ def test_service_of_another_owner_is_reported_until_it_is_deleted() -> None:
 
 def test_freed_name_is_not_reported_while_something_else_is_pending() -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
+    bench.api.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
     assert condition(bench)
     quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: configmaps"))
-    bench.port.errors = {"create ConfigMap": quota}
+    bench.api.errors = {"create ConfigMap": quota}
     run_until("create Service", bench)
     run_until("store AttemptCreationPending", bench)
     assert condition(bench) == ""
@@ -139,9 +139,9 @@ def test_freed_name_is_not_reported_while_something_else_is_pending() -> None:
 
 def test_rejected_service_is_reported() -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))
+    bench.api.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))
     bench.run()
-    assert bench.port.failures == ["create the Service job: RefusedError"]
+    assert bench.api.failures == ["create the Service job: RefusedError"]
     assert condition(bench) == ""
 
 
@@ -201,10 +201,10 @@ def test_missing_free_ports_are_reported_and_retried() -> None:
     bench = Bench(job(NAMES), "windlass:test", choose)
     bench.run()
     bench.run()
-    assert bench.port.failures == ["create the ConfigMap job-attempt: RequestError"]
+    assert bench.api.failures == ["create the ConfigMap job-attempt: RequestError"]
     bench.wait(60)
     bench.run()
-    assert len(bench.port.failures) > 1
+    assert len(bench.api.failures) > 1
 
 
 @pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["no chooser", "none for this task"])
@@ -227,7 +227,7 @@ def test_new_leader_uses_the_chosen_ports() -> None:
         raise AssertionError("the attempt has its ports")
 
     second = Bench(framework, "", choose)
-    second.port.version = 500
+    second.api.version = 500
     second.cache.put(config_map)
     second.run()
     assert workers_told(second) == ["127.0.0.1:31000", "127.0.0.1:31001"]
@@ -276,9 +276,9 @@ def test_gang_is_not_published_before_all_tasks_have_addresses() -> None:
 def test_addresses_are_not_published_without_a_store() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
-    bench.port.errors["store AttemptRunning"] = ConflictError()
+    bench.api.errors["store AttemptRunning"] = ConflictError()
     assert bench.run() == ["store AttemptRunning"]
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     assert bench.run_when_due() == ["store AttemptRunning", "publish Gang"]
 
 
@@ -299,13 +299,13 @@ def test_unchanged_gang_is_not_published_again() -> None:
 def test_failed_gang_is_published_later(error: RequestError) -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
-    bench.port.errors["publish Gang"] = error
+    bench.api.errors["publish Gang"] = error
     assert bench.run() == ["store AttemptRunning", "publish Gang"]
     assert not bench.is_due_now, "not at once"
-    assert len(bench.port.failures) == 1, "the failure is reported"
+    assert len(bench.api.failures) == 1, "the failure is reported"
     for _ in range(3):
         assert bench.run_when_due() == ["publish Gang"]
-    bench.port.errors.clear()
+    bench.api.errors.clear()
     assert bench.run_when_due() == ["publish Gang"]
     assert told(bench) == []
 
@@ -331,7 +331,7 @@ def test_new_leader_publishes_the_gang_again() -> None:
     """The first one may have died between the store and the act."""
     first = started(BARRIER)
     give_addresses(first, "10.0.0.5", "10.0.0.6")
-    first.port.errors["publish Gang"] = UnknownOutcomeError()
+    first.api.errors["publish Gang"] = UnknownOutcomeError()
     first.run()
     second = taken_over(first)
     assert second.run() == ["publish Gang"]
@@ -343,7 +343,7 @@ def taken_over(first: Bench) -> Bench:
     assert framework is not None
     assert observed.config_map is not None
     second = Bench(framework)
-    second.port.version = 500
+    second.api.version = 500
     second.cache.put(observed.config_map)
     for pod in observed.pods.values():
         second.cache.put(pod)
@@ -372,8 +372,8 @@ def test_scaled_gang_is_published_with_its_new_size() -> None:
     framework = bench.cache.framework(bench.key)
     assert framework is not None
     role = msgspec.structs.replace(framework.spec.task_roles[0], task_number=1)
-    bench.port.version += 1
-    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.port.version))
+    bench.api.version += 1
+    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.api.version))
     spec = msgspec.structs.replace(framework.spec, task_roles=(role,))
     bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))
     assert "publish Gang" in told(bench)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.controller import embedded
 from tests.controller.embedded import Cluster
-from tests.controller.ports import revoked_guard
+from tests.controller.http_apis import revoked_guard
 
 from windlass.controller import definitions
 from windlass.controller.definitions import Problem

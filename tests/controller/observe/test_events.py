@@ -424,7 +424,7 @@ def test_memory_is_bounded() -> None:
 def test_success_has_at_most_three_events(tasks: int, completed_pods: CompletedPods, told: list[str]) -> None:
     job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
     played = Simulation(Scenario(seed=1, submissions=(Submission(10, job),), is_lockstep=True)).run()
-    reasons = [reason for controller in played.controllers for _, reason in controller.port.reasons]
+    reasons = [reason for controller in played.controllers for _, reason in controller.api.reasons]
     # Where pods are removed, the end of the attempt is announced before that, and alone.
     breaths = [reasons] if completed_pods is CompletedPods.KEEP else [[reason] for reason in reasons]
 

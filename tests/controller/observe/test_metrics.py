@@ -519,7 +519,7 @@ def played(faults: Faults = Faults(), retry: RetryPolicySpec = RetryPolicySpec()
     Watcher(simulation, metrics)
     simulation.run()
     for controller in simulation.controllers:
-        metrics.on_reasons([reason for _, reason in controller.port.reasons])
+        metrics.on_reasons([reason for _, reason in controller.api.reasons])
     return dict(samples(metrics))
 
 

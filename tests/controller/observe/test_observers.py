@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from windlass.controller.engine.api import ConflictError, RefusedError, RequestError, UnknownOutcomeError
 from windlass.controller.engine.lease_guard import NotLeadingError
-from windlass.controller.engine.port import ConflictError, RefusedError, RequestError, UnknownOutcomeError
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics
 from windlass.controller.observe.observers import Observers

@@ -67,8 +67,8 @@ class RenderArguments(msgspec.Struct, frozen=True):
     "--only",
     type=click.Choice([str(part) for part in Part]),
     multiple=True,
-    help="Part to print (default: all except preflight). Repeatable. With --target plain, cluster is the ConfigMap with "
-    "the addresses of the tasks, services are their Services, and roles are their Jobs and StatefulSets.",
+    help="Part to print (default: all except preflight). With --target plain, cluster is the ConfigMap with the "
+    "addresses of the tasks, services are their Services, and roles are their Jobs and StatefulSets. Repeatable.",
 )
 @click.option(
     "--nfs-server",

@@ -1,4 +1,4 @@
-"""Runs the actions of a decision with the requests of `port`, and records their outcomes in the cache."""
+"""Run the actions of a decision by API requests, and record their outcomes in the cache."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,19 +6,19 @@ import msgspec
 
 from windlass.controller.engine import queue as queues
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
-from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.expectations import Expectations
-from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
+    Api,
     NotFoundError,
-    Port,
     RefusedError,
     RequestError,
     UnknownOutcomeError,
 )
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.clock import Clock
+from windlass.controller.engine.expectations import Expectations
+from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.related_objects import version
 from windlass.decide import failures
@@ -46,7 +46,7 @@ TOO_MANY_REQUESTS = 429
 class ActionRunner:
     def __init__(
         self,
-        port: Port,
+        api: Api,
         cache: Cache,
         queue: KeyedQueue[FrameworkKey],
         clock: Clock,
@@ -55,7 +55,7 @@ class ActionRunner:
         pod_options: PodOptions,
         choose_ports: ChoosePorts | None,
     ) -> None:
-        self._port = port
+        self._api = api
         self._cache = cache
         self._queue = queue
         self._clock = clock
@@ -77,30 +77,30 @@ class ActionRunner:
             await self._delete_pods(framework, deletions)
 
     async def _run_one(self, framework: Framework, action: Action) -> None:
-        cache, port, namespace = self._cache, self._port, framework.namespace
+        cache, api, namespace = self._cache, self._api, framework.namespace
         match action:
             case decide_types.CreateService():
                 await self._create_service(framework)
             case decide_types.CreateConfigMap():
                 await self._create_config_map(framework)
             case decide_types.PublishGang(fingerprint):
-                await port.publish_gang(namespace, gang_manifest(framework, cache.first_ports(framework)))
+                await api.publish_gang(namespace, gang_manifest(framework, cache.first_ports(framework)))
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.published_gang = fingerprint
             case decide_types.DeleteAttemptPods(config_map_uid):
                 await self._delete_attempt_pods(framework, config_map_uid)
             case decide_types.DeleteConfigMap(uid):
-                await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
+                await api.delete_config_map(namespace, names.config_map_name(framework.name), uid)
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.record_deletion(uid)
             case decide_types.DeleteFramework():
-                await port.delete_framework(framework)
+                await api.delete_framework(framework)
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.is_framework_deletion_requested = True
             case RecordAttempt():
                 await self._record_attempt(framework, action)
             case decide_types.RelistObjects():
-                cache.replace_objects_of(framework, await port.list_objects(framework))
+                cache.replace_objects_of(framework, await api.list_objects(framework))
 
     async def _delete_attempt_pods(self, framework: Framework, config_map_uid: str) -> None:
         expectations = self._cache.expectations_for(framework)
@@ -111,7 +111,7 @@ class ActionRunner:
         versions = [version(pod.metadata.resource_version) for pod in cached.values()]
         is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""
-        deleted = await self._port.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
+        deleted = await self._api.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
         self._cache.record_deleted_pods(framework, config_map_uid, deleted, cached)
 
     async def _record_attempt(self, framework: Framework, action: RecordAttempt) -> None:
@@ -119,7 +119,7 @@ class ActionRunner:
         record = attempt_record(framework, action)
         lost: RequestError | None = None
         try:
-            await self._port.create_record(record)
+            await self._api.create_record(record)
         except AlreadyExistsError:
             pass  # written before the controller was restarted, or by a request that got no answer
         except (RefusedError, NotFoundError, UnknownOutcomeError) as error:
@@ -135,14 +135,14 @@ class ActionRunner:
                 return
             lost = error
         if lost is not None:
-            self._port.report_lost_record(framework, action.attempt, lost)
+            self._api.report_lost_record(framework, action.attempt, lost)
         if (expectations := self._cache.expectations_for(framework)) is not None:
             expectations.record_attempt_record(record.name, action.attempt)
 
     async def _create_service(self, framework: Framework) -> None:
         manifest = service_manifest(framework)
         try:
-            await self._port.create_service(framework, manifest)
+            await self._api.create_service(framework, manifest)
         except RequestError as error:
             self._record_creation_failure(framework, "Service", manifest["metadata"]["name"], error)
         else:
@@ -155,7 +155,7 @@ class ActionRunner:
         try:
             ports = self._choose_ports(framework) if self._choose_ports else None
             manifest = config_map_manifest(framework, ports)
-            created = await self._port.create_config_map(framework.namespace, manifest)
+            created = await self._api.create_config_map(framework.namespace, manifest)
         except RequestError as error:
             self._record_creation_failure(
                 framework, "ConfigMap", names.config_map_name(framework.name), error
@@ -172,7 +172,7 @@ class ActionRunner:
         if isinstance(error, AlreadyExistsError):
             expectations.name_taken_message = f"{kind} {name} already exists: {error}"
         else:
-            self._port.report_failure(framework, f"create the {kind} {name}", error)
+            self._api.report_failure(framework, f"create the {kind} {name}", error)
         self._postpone(framework, expectations, name)
 
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
@@ -181,7 +181,7 @@ class ActionRunner:
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()
-        answers = await self._port.create_pods(framework.namespace, manifests)
+        answers = await self._api.create_pods(framework.namespace, manifests)
         self._batching.record_batch(len(answers), self._clock.monotonic() - began)
         expectations = self._cache.expectations_for(framework)
         if expectations is None:
@@ -190,7 +190,7 @@ class ActionRunner:
         postponed = next(filter(_is_temporary, answers), None)
         if isinstance(postponed, RequestError):
             # One failure is reported for all pods of the batch.
-            self._port.report_failure(framework, "create pods", postponed)
+            self._api.report_failure(framework, "create pods", postponed)
         for task, answer in zip(tasks, answers, strict=True):
             task_uid, attempt = task.instance_uid or "", task.attempt_status
             if not isinstance(answer, RequestError):
@@ -207,7 +207,7 @@ class ActionRunner:
             self._postpone(framework, expectations, attempt.pod_name)
 
     async def _delete_pods(self, framework: Framework, deletions: Sequence[DeletePod]) -> None:
-        answers = await self._port.delete_pods(framework.namespace, deletions)
+        answers = await self._api.delete_pods(framework.namespace, deletions)
         expectations = self._cache.expectations_for(framework)
         failed: RequestError | None = None
         for deletion, answer in zip(deletions, answers, strict=True):

@@ -2,17 +2,17 @@
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
 The UIDs of objects are kept after their deletion (`known`): if the UID of an object is known, but the object is not
-recorded, it has been deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that is no longer kept, or
-that was created again meanwhile, is ignored.
+recorded, it has been deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that
+is no longer kept, or that was created again meanwhile, is ignored.
 """
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
+from windlass.controller.engine.api import DeletedPods, Listed
 from windlass.controller.engine.expectations import Expectations
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import DeletedPods, Listed
 from windlass.controller.engine.related_objects import (
     FrameworkName,
     Kind,

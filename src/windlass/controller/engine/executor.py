@@ -9,10 +9,10 @@ from datetime import datetime
 
 from windlass.controller.engine.actions import ActionRunner, ChoosePorts
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
+from windlass.controller.engine.api import Api, RequestError, UnknownOutcomeError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
-from windlass.controller.engine.port import Port, RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, decide_deletion
 from windlass.decide import types as decide_types
@@ -84,7 +84,7 @@ class _PendingStatus:
 class Executor:
     def __init__(
         self,
-        port: Port,
+        api: Api,
         cache: Cache,
         queue: KeyedQueue[FrameworkKey],
         clock: Clock,
@@ -93,14 +93,14 @@ class Executor:
         pod_options: PodOptions = DEFAULT_POD_OPTIONS,
         choose_ports: ChoosePorts | None = None,
     ) -> None:
-        self._port = port
+        self._api = api
         self._cache = cache
         self._queue = queue
         self._clock = clock
         self._rules = rules
         self._batching = batching or AdaptiveBatching()
         self._actions = ActionRunner(
-            port, cache, queue, clock, self._batching, pod_options=pod_options, choose_ports=choose_ports
+            api, cache, queue, clock, self._batching, pod_options=pod_options, choose_ports=choose_ports
         )
         self._pending: dict[FrameworkKey, _PendingStatus] = {}
 
@@ -127,7 +127,7 @@ class Executor:
             if current is not None:
                 await self._act_and_announce(current, decision, reasons)
         except RequestError as error:
-            self._port.report_failure(framework, "apply a decision", error)
+            self._api.report_failure(framework, "apply a decision", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -147,7 +147,7 @@ class Executor:
         try:
             await self._actions.run(deleted, decision.actions)
         except RequestError as error:
-            self._port.report_failure(deleted, "delete its remaining objects", error)
+            self._api.report_failure(deleted, "delete its remaining objects", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -160,9 +160,9 @@ class Executor:
         The stored status may be newer than the cached one, so it has to be read before any action.
         """
         try:
-            current = await self._port.read_framework(framework)
+            current = await self._api.read_framework(framework)
         except RequestError as error:
-            self._port.report_failure(framework, "read its status", error)
+            self._api.report_failure(framework, "read its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False
         if current is None or current.uid != framework.uid:
@@ -208,7 +208,7 @@ class Executor:
             return framework.with_status(decision.status, framework.metadata.resource_version), ()
         began = self._clock.monotonic()
         try:
-            stored = await self._port.store_status(framework, decision.status)
+            stored = await self._api.store_status(framework, decision.status)
         except UnknownOutcomeError:
             pending.unanswered = decision
             raise
@@ -237,4 +237,4 @@ class Executor:
             if are_actions_done or reason.kind not in decide_types.REPORTED_AFTER_ACTIONS
         ]
         if announced:
-            self._port.announce(framework, announced)
+            self._api.announce(framework, announced)

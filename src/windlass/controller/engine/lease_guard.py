@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from windlass.controller.engine.port import RequestError
+from windlass.controller.engine.api import RequestError
 
 
 class NotLeadingError(RequestError):

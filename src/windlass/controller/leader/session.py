@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from windlass.controller.definitions import DefinitionMonitor
 from windlass.controller.engine.actions import ChoosePorts
-from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.executor import Executor
+from windlass.controller.engine.http_api import HttpApi
 from windlass.controller.engine.informers import HistoryError, InformerHandlers, Informers
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
@@ -65,7 +65,7 @@ class LeaderSession:
             if settings.history.enabled
             else None
         )
-        port = ApiPort(
+        api = HttpApi(
             transport.send,
             guard,
             observers,
@@ -76,7 +76,7 @@ class LeaderSession:
             records=self._records,
         )
         executor = Executor(
-            port,
+            api,
             self.cache,
             self.queue,
             clock,

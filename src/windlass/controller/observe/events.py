@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from windlass.controller.engine.api_port import Send
 from windlass.controller.engine.clock import Clock
+from windlass.controller.engine.http_api import Send
 from windlass.decide.types import Reason, ReasonKind
 from windlass.k8s.times import format_time
 from windlass.kubeapi import requests, resources

@@ -7,11 +7,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from windlass.controller.engine.api_port import Send
+from windlass.controller.engine.api import RequestError
 from windlass.controller.engine.clock import Clock
+from windlass.controller.engine.http_api import Send
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
-from windlass.controller.engine.port import RequestError
 from windlass.decide.types import Reason, ReasonKind
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests

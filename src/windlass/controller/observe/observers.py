@@ -4,10 +4,10 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from windlass.controller.engine.api_port import NoStatusSubresourceError
+from windlass.controller.engine.api import ConflictError, NotFoundError, RefusedError, RequestError
 from windlass.controller.engine.clock import Clock
+from windlass.controller.engine.http_api import NoStatusSubresourceError
 from windlass.controller.engine.lease_guard import NotLeadingError
-from windlass.controller.engine.port import ConflictError, NotFoundError, RefusedError, RequestError
 from windlass.controller.observe import logs
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics, RecordOutcome

@@ -23,12 +23,12 @@ from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus
 from windlass.simulate import builders
+from windlass.simulate.api import SimulatedApi
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
 from windlass.simulate.controllers import receive
 from windlass.simulate.plan import events as plan_events
 from windlass.simulate.plan.events import Event
 from windlass.simulate.plan.pods import MAX_SECONDS, PlannedPods, TaskBehavior
-from windlass.simulate.port import SimulatedPort
 from windlass.simulate.virtual_time import Task, Timeline, VirtualClock
 from windlass.wire import codec, durations
 from windlass.wire.fault_injection import Injection
@@ -120,12 +120,12 @@ class _PlanRun:
         self._pods = PlannedPods(
             self._timeline, self._server, framework, behavior, injections, self._add_event
         )
-        self._port = SimulatedPort(
+        self._api = SimulatedApi(
             self._server, inject_fault=lambda *_: None, on_store=lambda *_: None, invariants=lambda: None
         )
         self._cache = Cache()
         self._queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self._executor = Executor(self._port, self._cache, self._queue, self._clock, rules)
+        self._executor = Executor(self._api, self._cache, self._queue, self._clock, rules)
         self._events: list[Event] = []
         self._server.watchers.append(self._receive)
         self._server.create_framework(framework)
@@ -197,10 +197,10 @@ class _PlanRun:
 
     def _pass(self, key: FrameworkKey) -> None:
         """Run one pass of the controller and record its events."""
-        before, reason_count, event_count = self._status, len(self._port.reasons), len(self._events)
+        before, reason_count, event_count = self._status, len(self._api.reasons), len(self._events)
         Task(self._executor.run_pass(key)).start()
         self._queue.done(key)
-        reasons = [reason for _, reason in self._port.reasons[reason_count:]]
+        reasons = [reason for _, reason in self._api.reasons[reason_count:]]
         if self._status is not None and (reasons or self._status is not before):
             # Events of pods that this pass has created come after its own.
             found = plan_events.events(self._seconds, before, self._status, reasons)
@@ -245,7 +245,7 @@ class _PlanRun:
             retries=Retries(
                 counted=retried.accountable_retried_count,
                 uncounted=retried.total_retried_count - retried.accountable_retried_count,
-                tasks=sum(reason.kind is ReasonKind.TASK_RETRIED for _, reason in self._port.reasons),
+                tasks=sum(reason.kind is ReasonKind.TASK_RETRIED for _, reason in self._api.reasons),
             ),
             pods=self._pods.created,
             never=(

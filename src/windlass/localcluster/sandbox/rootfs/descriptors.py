@@ -7,8 +7,8 @@ import errno
 import os
 import stat
 
-# macOS has no O_PATH, so opening requires read permission there. Volumes grant it, because pods on macOS run as the user
-# of the cluster.
+# macOS has no O_PATH, so opening requires read permission. Volumes grant it, because pods on macOS run as the user of
+# the cluster.
 FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 
 

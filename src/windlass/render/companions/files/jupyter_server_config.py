@@ -22,8 +22,8 @@ class LinkedFileHandler(AuthenticatedFileHandler):
 
 c = get_config()  # noqa: F821 — Jupyter provides it
 c.FileContentsManager.files_handler_class = LinkedFileHandler
-# Behind TLS, cookies are Secure. With a hub, its public URL decides (https). Without a hub, the header X-Forwarded-Proto
-# decides, and the XSRF cookie is never Secure.
+# Behind TLS, cookies are Secure. With a hub, its public URL decides (https). Without a hub, the header
+# X-Forwarded-Proto decides, and the XSRF cookie is never Secure.
 # A client that forges this header or X-Forwarded-For changes only its own cookies and the logged address.
 c.ServerApp.trust_xheaders = True
 is_secure = os.environ.get("JUPYTERHUB_PUBLIC_URL", "").startswith("https:")

@@ -1,4 +1,4 @@
-"""An ApiPort with a scripted server and a recording observer."""
+"""An HttpApi with a scripted server and a recording observer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 import builders
 import msgspec
 
-from windlass.controller.engine.api_port import ApiPort
+from windlass.controller.engine.api import RequestError
+from windlass.controller.engine.http_api import HttpApi
 from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
-from windlass.controller.engine.port import RequestError
 from windlass.decide import initial_status
 from windlass.decide.types import Reason
 from windlass.kubeapi import errors
@@ -39,7 +39,7 @@ FRAMEWORKS = f"/apis/{CONTROLLER_GROUP}/v1/namespaces/team/frameworks"
 POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job-worker-0"}}
 CONFIG_MAP: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "job-attempt"}}
 
-Act = Callable[[ApiPort], Awaitable[Any]]
+Act = Callable[[HttpApi], Awaitable[Any]]
 Answer = bytes | Exception
 
 
@@ -67,7 +67,7 @@ STORED = with_version({"kind": "PartialObjectMetadata", "metadata": {"name": "jo
 
 
 class Bench:
-    """An ApiPort with scripted answers, a recording observer and a manual clock."""
+    """An HttpApi with scripted answers, a recording observer and a manual clock."""
 
     def __init__(self, *answers: Answer, guard: LeaseGuard | None = None) -> None:
         self.answers = list(answers)
@@ -75,7 +75,7 @@ class Bench:
         self.timeouts: set[float] = set()
         self.seconds = 100.0
         self.heard: list[tuple[object, ...]] = []
-        self.port = ApiPort(
+        self.api = HttpApi(
             self.send,
             guard or unrestricted(),
             self,
@@ -95,7 +95,7 @@ class Bench:
 
     def run(self, act: Act) -> Any:
         async def wait() -> Any:
-            return await act(self.port)
+            return await act(self.api)
 
         return asyncio.run(wait())
 
@@ -117,5 +117,5 @@ class Bench:
         self.heard.append(("failed", framework.name, action, error))
 
 
-def store(port: ApiPort) -> Awaitable[Framework]:
-    return port.store_status(JOB, next_status())
+def store(api: HttpApi) -> Awaitable[Framework]:
+    return api.store_status(JOB, next_status())

@@ -1,11 +1,11 @@
-"""The port over HTTP: which request stands for which act, and which answer means what."""
+"""`HttpApi`: the request of each method, and the meaning of each response."""
 
 import asyncio
 from typing import Any
 
 import msgspec
 import pytest
-from tests.controller.ports import (
+from tests.controller.http_apis import (
     CONFIG_MAP,
     FRAMEWORKS,
     JOB,
@@ -23,8 +23,7 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import NO_STATUS_SUBRESOURCE_RETRY_SEC, NoStatusSubresourceError
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     ConflictError,
@@ -33,6 +32,7 @@ from windlass.controller.engine.port import (
     RequestError,
     UnknownOutcomeError,
 )
+from windlass.controller.engine.http_api import NO_STATUS_SUBRESOURCE_RETRY_SEC, NoStatusSubresourceError
 from windlass.decide.types import DeletePod
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import JSON, METADATA_ONLY, Request
@@ -62,7 +62,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="store a status",
         ),
         pytest.param(
-            lambda port: port.read_framework(JOB),
+            lambda api: api.read_framework(JOB),
             [codec.encode_framework(JOB)],
             f"GET {FRAMEWORKS}/job",
             {},
@@ -71,7 +71,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="read a Framework",
         ),
         pytest.param(
-            lambda port: port.delete_framework(JOB),
+            lambda api: api.delete_framework(JOB),
             [b"{}"],
             f"DELETE {FRAMEWORKS}/job",
             {},
@@ -84,7 +84,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="delete a Framework",
         ),
         pytest.param(
-            lambda port: port.create_config_map("team", CONFIG_MAP),
+            lambda api: api.create_config_map("team", CONFIG_MAP),
             [with_version(CONFIG_MAP, "cm-1", "20")],
             "POST /api/v1/namespaces/team/configmaps",
             {},
@@ -93,7 +93,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="create a ConfigMap",
         ),
         pytest.param(
-            lambda port: port.delete_config_map("team", "job-attempt", "cm-1"),
+            lambda api: api.delete_config_map("team", "job-attempt", "cm-1"),
             [b"{}"],
             "DELETE /api/v1/namespaces/team/configmaps/job-attempt",
             {},
@@ -102,7 +102,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="delete a ConfigMap",
         ),
         pytest.param(
-            lambda port: port.create_pods("team", [POD]),
+            lambda api: api.create_pods("team", [POD]),
             [with_version(POD, "pod-1", "21")],
             "POST /api/v1/namespaces/team/pods",
             {},
@@ -111,7 +111,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="create a pod",
         ),
         pytest.param(
-            lambda port: port.delete_pods("team", [DeletePod("job-worker-0", "pod-1")]),
+            lambda api: api.delete_pods("team", [DeletePod("job-worker-0", "pod-1")]),
             [b"{}"],
             "DELETE /api/v1/namespaces/team/pods/job-worker-0",
             {},
@@ -120,7 +120,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="delete a pod",
         ),
         pytest.param(
-            lambda port: port.delete_pods("team", [DeletePod("job-worker-0", "pod-1", force=True)]),
+            lambda api: api.delete_pods("team", [DeletePod("job-worker-0", "pod-1", force=True)]),
             [b"{}"],
             "DELETE /api/v1/namespaces/team/pods/job-worker-0",
             {},
@@ -129,7 +129,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="remove a pod by force",
         ),
         pytest.param(
-            lambda port: port.delete_pods_of_attempt("team", "cm-1", ""),
+            lambda api: api.delete_pods_of_attempt("team", "cm-1", ""),
             [page()],
             "DELETE /api/v1/namespaces/team/pods",
             {"labelSelector": "windlass.dev/attempt=cm-1", "limit": str(MAX_PODS_PER_DELETE)},
@@ -138,7 +138,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="delete the pods of an attempt",
         ),
         pytest.param(
-            lambda port: port.delete_pods_of_attempt("team", "cm-1", "", "17"),
+            lambda api: api.delete_pods_of_attempt("team", "cm-1", "", "17"),
             [page()],
             "DELETE /api/v1/namespaces/team/pods",
             {"labelSelector": "windlass.dev/attempt=cm-1", "resourceVersion": "17"},
@@ -147,7 +147,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             id="delete the pods of an attempt that are known",
         ),
         pytest.param(
-            lambda port: port.delete_pods_of_attempt("team", "cm-1", "token"),
+            lambda api: api.delete_pods_of_attempt("team", "cm-1", "token"),
             [page()],
             "DELETE /api/v1/namespaces/team/pods",
             {
@@ -199,7 +199,7 @@ def test_status_is_patched_not_replaced() -> None:
 )
 def test_api_errors_become_port_errors(answer: errors.ApiError, expected: type[RequestError]) -> None:
     with pytest.raises(RequestError) as caught:
-        Bench(answer).run(lambda port: port.create_config_map("team", CONFIG_MAP))
+        Bench(answer).run(lambda api: api.create_config_map("team", CONFIG_MAP))
     assert type(caught.value) is expected
     assert caught.value.__cause__ is answer
 
@@ -207,7 +207,7 @@ def test_api_errors_become_port_errors(answer: errors.ApiError, expected: type[R
 def test_rejection_has_the_message_of_the_server() -> None:
     with pytest.raises(RefusedError) as caught:
         Bench(failure(403, "Forbidden", "exceeded quota")).run(
-            lambda port: port.create_config_map("team", CONFIG_MAP)
+            lambda api: api.create_config_map("team", CONFIG_MAP)
         )
     found = caught.value.failure
     assert (found.code, found.reason, found.message) == (403, "Forbidden", "exceeded quota")
@@ -217,20 +217,20 @@ def test_rejection_has_the_message_of_the_server() -> None:
 def test_missing_or_replaced_object_counts_as_deleted(answer: errors.ApiError) -> None:
     """The UID is the precondition: what is there under that name is not what was meant."""
     bench = Bench(answer, answer)
-    bench.run(lambda port: port.delete_config_map("team", "job-attempt", "cm-1"))
-    assert bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "uid")])) == [None]
+    bench.run(lambda api: api.delete_config_map("team", "job-attempt", "cm-1"))
+    assert bench.run(lambda api: api.delete_pods("team", [DeletePod("a", "uid")])) == [None]
 
 
 def test_changed_framework_is_not_deleted() -> None:
     """The resourceVersion is a precondition too, because the TTL may have been changed."""
     with pytest.raises(ConflictError):
-        Bench(failure(409, "Conflict")).run(lambda port: port.delete_framework(JOB))
+        Bench(failure(409, "Conflict")).run(lambda api: api.delete_framework(JOB))
 
 
 def test_missing_framework_raises_not_found() -> None:
     """On a server that does not know their definition yet: it is asked again until the watch says that it is gone."""
     with pytest.raises(NotFoundError):
-        Bench(failure(404, "NotFound")).run(lambda port: port.delete_framework(JOB))
+        Bench(failure(404, "NotFound")).run(lambda api: api.delete_framework(JOB))
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_missing_framework_raises_not_found() -> None:
     ids=["there", "gone", "unreadable"],
 )
 def test_framework_is_read(answer: Answer, expected: Framework | None) -> None:
-    assert Bench(answer).run(lambda port: port.read_framework(JOB)) == expected
+    assert Bench(answer).run(lambda api: api.read_framework(JOB)) == expected
 
 
 def test_created_object_has_its_uid() -> None:
     config_map = Bench(with_version(CONFIG_MAP, "cm-1", "20")).run(
-        lambda port: port.create_config_map("team", CONFIG_MAP)
+        lambda api: api.create_config_map("team", CONFIG_MAP)
     )
     assert (config_map.name, config_map.uid, config_map.metadata.resource_version) == (
         "job-attempt",
@@ -266,10 +266,10 @@ not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata"
     "act",
     [
         pytest.param(store, id="store a status"),
-        pytest.param(lambda port: port.read_framework(JOB), id="read a Framework"),
-        pytest.param(lambda port: port.create_config_map("team", CONFIG_MAP), id="create a ConfigMap"),
-        pytest.param(lambda port: port.list_objects(JOB), id="list"),
-        pytest.param(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), id="delete pods"),
+        pytest.param(lambda api: api.read_framework(JOB), id="read a Framework"),
+        pytest.param(lambda api: api.create_config_map("team", CONFIG_MAP), id="create a ConfigMap"),
+        pytest.param(lambda api: api.list_objects(JOB), id="list"),
+        pytest.param(lambda api: api.delete_pods_of_attempt("team", "cm-1", ""), id="delete pods"),
     ],
 )
 def test_invalid_answer_raises_unknown_outcome_error(act: Act, answer: bytes) -> None:
@@ -281,7 +281,7 @@ def test_invalid_answer_raises_unknown_outcome_error(act: Act, answer: bytes) ->
 @not_answers
 def test_invalid_answer_to_a_pod_creation_raises_unknown_outcome_error(answer: bytes) -> None:
     bench = Bench(answer, with_version(POD, "pod-1", "21"))
-    odd, good = bench.run(lambda port: port.create_pods("team", [POD, POD]))
+    odd, good = bench.run(lambda api: api.create_pods("team", [POD, POD]))
     assert isinstance(odd, UnknownOutcomeError)
     assert good.uid == "pod-1"
 
@@ -289,10 +289,10 @@ def test_invalid_answer_to_a_pod_creation_raises_unknown_outcome_error(answer: b
 @pytest.mark.parametrize(
     ("act", "answers"),
     [
-        pytest.param(lambda port: port.list_objects(JOB), [page(ODD)], id="a ConfigMap"),
-        pytest.param(lambda port: port.list_objects(JOB), [page(), page(ODD)], id="a pod"),
+        pytest.param(lambda api: api.list_objects(JOB), [page(ODD)], id="a ConfigMap"),
+        pytest.param(lambda api: api.list_objects(JOB), [page(), page(ODD)], id="a pod"),
         pytest.param(
-            lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), [page(ODD)], id="a deleted pod"
+            lambda api: api.delete_pods_of_attempt("team", "cm-1", ""), [page(ODD)], id="a deleted pod"
         ),
     ],
 )
@@ -387,7 +387,7 @@ def test_missing_status_subresource_does_not_block_the_other_group() -> None:
     bench = Bench(MISSING, THERE, STORED)
     with pytest.raises(NoStatusSubresourceError):
         bench.run(store)
-    bench.run(lambda port: port.store_status(stored(LAUNCHER_GROUP), next_status()))
+    bench.run(lambda api: api.store_status(stored(LAUNCHER_GROUP), next_status()))
     assert bench.heard == [("status is missing", CONTROLLER_GROUP), ("stored", "17", "18")]
 
 
@@ -401,10 +401,10 @@ def test_missing_status_subresource_is_reported_once() -> None:
             raise failure(404, "NotFound")
         return THERE
 
-    bench.port._send = send
+    bench.api._send = send
 
     async def story() -> list[Framework | BaseException]:
-        return await asyncio.gather(*(store(bench.port) for _ in range(many)), return_exceptions=True)
+        return await asyncio.gather(*(store(bench.api) for _ in range(many)), return_exceptions=True)
 
     outcomes = asyncio.run(story())
     assert [type(outcome) for outcome in outcomes] == many * [NoStatusSubresourceError]

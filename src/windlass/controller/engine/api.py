@@ -1,6 +1,6 @@
 """The requests that the executor makes, as a Protocol, and the errors that they raise.
 
-`ApiPort` implements the Protocol over HTTP, `SimulatedPort` in memory.
+`HttpApi` implements the Protocol over HTTP, `SimulatedApi` in memory.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ MAX_PODS_PER_DELETE = 500
 """Maximum number of pods per request: the server deletes them one after the other, within the request's timeout."""
 
 
-class Port(Protocol):
+class Api(Protocol):
     """Every async method may raise a RequestError. Deleting a pod or ConfigMap that does not exist succeeds."""
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:

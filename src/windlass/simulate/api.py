@@ -1,14 +1,14 @@
-"""The port of a simulated controller: its requests are effects on the simulated API server."""
+"""The `Api` of a simulated controller: its requests are effects on the simulated API server."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from windlass.controller.engine import lease_guard
-from windlass.controller.engine.api_port import ApiPort
+from windlass.controller.engine.api import ConflictError, DeletedPods, Listed, RequestError
+from windlass.controller.engine.http_api import HttpApi
 from windlass.controller.engine.keys import key_of
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError
-from windlass.controller.engine.port import ConflictError, DeletedPods, Listed, RequestError
 from windlass.decide.types import DeletePod, Reason
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.requests import Request, Verb
@@ -37,7 +37,7 @@ def answer_at_once(effects: Sequence[Effect], resume: Resume) -> None:
 
 
 class _SilentObserver:
-    """Ignores everything that the port reports."""
+    """Ignores everything that `HttpApi` reports."""
 
     def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
 
@@ -50,8 +50,8 @@ class _SilentObserver:
     def on_lost_record(self, framework: Framework, attempt_id: int, error: RequestError) -> None: ...
 
 
-class SimulatedPort:
-    """The controller's port, in memory."""
+class SimulatedApi:
+    """The `Api` of a controller, in memory."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class SimulatedPort:
     async def _store_encoded(
         self, encoded: EncodedStatuses, framework: Framework, status: FrameworkStatus
     ) -> Framework:
-        """Store the status with the patches of the real port, and require that the server decodes the same status."""
+        """Store the status with the patches of `HttpApi`, and require that the server decodes the same status."""
 
         def handle(request: Request) -> bytes:
             answer = encoded.handle(request)
@@ -137,7 +137,7 @@ class SimulatedPort:
             operation = "store_status" if request.verb is Verb.PATCH else "read_framework"
             return await self._send(operation, partial(handle, request), framework)
 
-        port = ApiPort(
+        api = HttpApi(
             send,
             lease_guard.unrestricted(),
             _SilentObserver(),
@@ -147,7 +147,7 @@ class SimulatedPort:
             compression_threshold=self._compression_threshold,
             monotonic=self._server.now.timestamp,
         )
-        return await port.store_status(framework, status)
+        return await api.store_status(framework, status)
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         read = partial(self._server.frameworks.get, key_of(framework))

@@ -1,11 +1,11 @@
-"""The port over HTTP when there is much to be done, or to be found, or no time for it any more."""
+"""`HttpApi` with many objects or requests, with several pages, and without the lease."""
 
 import asyncio
 import itertools
 
 import msgspec
 import pytest
-from tests.controller.ports import (
+from tests.controller.http_apis import (
     CONFIG_MAP,
     JOB,
     POD,
@@ -19,9 +19,9 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import MAX_PARALLEL_REQUESTS, ApiPort
+from windlass.controller.engine.api import RefusedError, RequestError, UnknownOutcomeError
+from windlass.controller.engine.http_api import MAX_PARALLEL_REQUESTS, HttpApi
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
-from windlass.controller.engine.port import RefusedError, RequestError, UnknownOutcomeError
 from windlass.decide.types import DeletePod, Reason, ReasonKind
 from windlass.kubeapi.requests import Request
 from windlass.model.base import Json
@@ -35,14 +35,14 @@ def pod(index: int) -> Json:
 
 def test_deleted_pods_of_an_attempt_are_returned() -> None:
     answer = page(with_version(pod(0), "a", "5"), with_version(pod(1), "b", "6"), token="more")  # noqa: S106
-    emptied = Bench(answer).run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
+    emptied = Bench(answer).run(lambda api: api.delete_pods_of_attempt("team", "cm-1", ""))
     assert [found.uid for found in emptied.pods] == ["a", "b"]
     assert emptied.continue_token == "more"  # noqa: S105
 
 
 def test_expired_continue_token_restarts_the_deletion() -> None:
     bench = Bench(failure(410, "Expired"), page(with_version(pod(0), "a", "5")))
-    emptied = bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", "old"))
+    emptied = bench.run(lambda api: api.delete_pods_of_attempt("team", "cm-1", "old"))
     assert ["continue" in dict(request.query) for request in bench.sent] == [True, False]
     assert [found.uid for found in emptied.pods] == ["a"]
 
@@ -50,7 +50,7 @@ def test_expired_continue_token_restarts_the_deletion() -> None:
 def test_expired_error_without_a_token_is_raised() -> None:
     bench = Bench(failure(410, "Expired"))
     with pytest.raises(RefusedError):
-        bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
+        bench.run(lambda api: api.delete_pods_of_attempt("team", "cm-1", ""))
 
 
 class Crowd(Bench):
@@ -61,7 +61,7 @@ class Crowd(Bench):
         self.count = count
         self.under_way: list[tuple[Request, asyncio.Future[bytes]]] = []
         self.most = 0
-        self.port._send = self._wait
+        self.api._send = self._wait
 
     async def _wait(self, request: Request, timeout: float) -> bytes:
         self.sent.append(request)
@@ -93,7 +93,7 @@ COUNT = 2 * MAX_PARALLEL_REQUESTS + 7
 
 def test_pods_are_created_in_parallel_up_to_a_limit_with_results_in_order() -> None:
     crowd = Crowd(COUNT)
-    outcomes = crowd.run(lambda port: port.create_pods("team", [pod(index) for index in range(COUNT)]))
+    outcomes = crowd.run(lambda api: api.create_pods("team", [pod(index) for index in range(COUNT)]))
     assert crowd.most == MAX_PARALLEL_REQUESTS
     assert len(crowd.sent) == COUNT
     expected = [None if index % 10 == 3 else f"uid-{index}" for index in range(COUNT)]
@@ -106,7 +106,7 @@ def test_pods_are_created_in_parallel_up_to_a_limit_with_results_in_order() -> N
 def test_pods_are_deleted_in_parallel_up_to_a_limit_with_results_in_order() -> None:
     crowd = Crowd(COUNT)
     deletions = [DeletePod(f"job-worker-{index}", f"uid-{index}") for index in range(COUNT)]
-    outcomes = crowd.run(lambda port: port.delete_pods("team", deletions))
+    outcomes = crowd.run(lambda api: api.delete_pods("team", deletions))
     assert crowd.most == MAX_PARALLEL_REQUESTS
     expected = [UnknownOutcomeError if index % 10 == 3 else type(None) for index in range(COUNT)]
     assert [type(outcome) for outcome in outcomes] == expected
@@ -119,7 +119,7 @@ class FifoServer(Bench):
         super().__init__()
         self.lock = asyncio.Lock()
         self.answered: list[str] = []
-        self.port._send = self._answer
+        self.api._send = self._answer
 
     async def _answer(self, request: Request, timeout: float) -> bytes:
         async with self.lock:
@@ -132,17 +132,17 @@ def test_limited_number_of_other_requests_between_two_requests_of_a_framework() 
     """Four Frameworks create 200 pods each, while a small one sends one request after the other."""
     server, larger = FifoServer(), [f"large-{number}" for number in range(4)]
 
-    async def small(port: ApiPort) -> None:
+    async def small(api: HttpApi) -> None:
         for _ in range(4):
-            await port.create_config_map("small", CONFIG_MAP)
-            await port.create_pods("small", [POD])
+            await api.create_config_map("small", CONFIG_MAP)
+            await api.create_pods("small", [POD])
 
-    async def all_frameworks(port: ApiPort) -> None:
+    async def all_frameworks(api: HttpApi) -> None:
         async with asyncio.TaskGroup() as group:
             for namespace in larger:
-                group.create_task(port.create_pods(namespace, [POD] * 200))
+                group.create_task(api.create_pods(namespace, [POD] * 200))
             await asyncio.sleep(0)
-            group.create_task(small(port))
+            group.create_task(small(api))
 
     server.run(all_frameworks)
     assert len(server.answered) == 4 * 200 + 8
@@ -154,7 +154,7 @@ def test_limited_number_of_other_requests_between_two_requests_of_a_framework() 
 @pytest.mark.parametrize("act", ["create_pods", "delete_pods"])
 def test_no_request_for_no_pods(act: str) -> None:
     bench = Bench()
-    assert bench.run(lambda port: getattr(port, act)("team", [])) == []
+    assert bench.run(lambda api: getattr(api, act)("team", [])) == []
     assert bench.sent == []
 
 
@@ -169,7 +169,7 @@ def test_objects_are_listed_in_pages_with_the_version_of_the_first_list() -> Non
         page(with_version(pod(0), "a", "5"), version="45", token="next"),  # noqa: S106
         page(with_version(pod(1), "b", "6"), version="45"),
     )
-    listed = bench.run(lambda port: port.list_objects(JOB))
+    listed = bench.run(lambda api: api.list_objects(JOB))
     assert listed.resource_version == "40"
     assert listed.config_map is not None
     assert listed.config_map.uid == "cm-1"
@@ -184,7 +184,7 @@ def test_objects_are_listed_in_pages_with_the_version_of_the_first_list() -> Non
 
 
 def test_list_without_objects() -> None:
-    listed = Bench(page(version="40"), page(version="41")).run(lambda port: port.list_objects(JOB))
+    listed = Bench(page(version="40"), page(version="41")).run(lambda api: api.list_objects(JOB))
     assert (listed.resource_version, listed.config_map, listed.pods) == ("40", None, ())
 
 
@@ -200,12 +200,12 @@ def ending() -> LeaseGuard:
     "act",
     [
         store,
-        lambda port: port.read_framework(JOB),
-        lambda port: port.delete_framework(JOB),
-        lambda port: port.create_config_map("team", CONFIG_MAP),
-        lambda port: port.delete_config_map("team", "job-attempt", "cm-1"),
-        lambda port: port.delete_pods_of_attempt("team", "cm-1", ""),
-        lambda port: port.list_objects(JOB),
+        lambda api: api.read_framework(JOB),
+        lambda api: api.delete_framework(JOB),
+        lambda api: api.create_config_map("team", CONFIG_MAP),
+        lambda api: api.delete_config_map("team", "job-attempt", "cm-1"),
+        lambda api: api.delete_pods_of_attempt("team", "cm-1", ""),
+        lambda api: api.list_objects(JOB),
     ],
 )
 def test_no_request_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> None:
@@ -218,8 +218,8 @@ def test_no_request_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> N
 @pytest.mark.parametrize("guard", [revoked_guard(), ending()], ids=["not leading", "not for long"])
 def test_no_pod_request_that_may_outlive_the_lease(guard: LeaseGuard) -> None:
     bench = Bench(guard=guard)
-    created = bench.run(lambda port: port.create_pods("team", [POD, POD]))
-    deleted = bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "b")]))
+    created = bench.run(lambda api: api.create_pods("team", [POD, POD]))
+    deleted = bench.run(lambda api: api.delete_pods("team", [DeletePod("a", "b")]))
     assert [type(outcome) for outcome in (*created, *deleted)] == 3 * [NotLeadingError]
     assert bench.sent == []
 
@@ -236,8 +236,8 @@ def test_lease_is_checked_before_each_request() -> None:
             guard.revoke()
         return answer
 
-    bench.port._send = send
-    outcomes = bench.run(lambda port: port.create_pods("team", [POD] * 5))
+    bench.api._send = send
+    outcomes = bench.run(lambda api: api.create_pods("team", [POD] * 5))
     assert len(bench.sent) == 3
     assert [isinstance(outcome, NotLeadingError) for outcome in outcomes].count(True) == 2
 
@@ -245,5 +245,5 @@ def test_lease_is_checked_before_each_request() -> None:
 def test_announced_reasons_reach_the_observer() -> None:
     bench = Bench()
     reason = Reason(ReasonKind.ATTEMPT_STARTED, "started")
-    bench.port.announce(JOB, [reason])
+    bench.api.announce(JOB, [reason])
     assert bench.heard == [("announced", "fw-1", reason)]

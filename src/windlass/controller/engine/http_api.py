@@ -1,4 +1,4 @@
-"""Implements the executor's port: sends requests to the API server and converts the responses.
+"""Implements `Api` over HTTP: sends requests to the API server and converts the responses.
 
 The lease guard rejects a request that might end after the lease has expired: another replica may be the leader then.
 """
@@ -9,9 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from windlass.controller.engine.fair_slots import FairSlots
-from windlass.controller.engine.lease_guard import LeaseGuard
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     ConflictError,
@@ -22,6 +20,8 @@ from windlass.controller.engine.port import (
     RequestError,
     UnknownOutcomeError,
 )
+from windlass.controller.engine.fair_slots import FairSlots
+from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
 from windlass.kubeapi import errors, requests, responses
@@ -89,7 +89,7 @@ class RecordIndex(Protocol):
 _object_decoder = msgspec.json.Decoder(ObjectView)
 
 
-class ApiPort:
+class HttpApi:
     def __init__(
         self,
         send: Send,

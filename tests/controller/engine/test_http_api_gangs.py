@@ -1,17 +1,17 @@
-"""The port over HTTP, as far as it is about names and gangs: whose a Service is, how a Gang is brought up to date."""
+"""`HttpApi`: owners of Services, and updates of Gangs."""
 
 import msgspec
 import pytest
-from tests.controller.ports import JOB, Answer, Bench, failure
+from tests.controller.http_apis import JOB, Answer, Bench, failure
 
-from windlass.controller.engine.api_port import NoGangsError
-from windlass.controller.engine.port import (
+from windlass.controller.engine.api import (
     AlreadyExistsError,
     NotFoundError,
     RefusedError,
     RequestError,
     UnknownOutcomeError,
 )
+from windlass.controller.engine.http_api import NoGangsError
 from windlass.kubeapi import errors
 from windlass.model import gang as model
 from windlass.model.base import Json
@@ -35,11 +35,11 @@ def found(**metadata: object) -> bytes:
 
 
 def create_service(bench: Bench) -> None:
-    bench.run(lambda port: port.create_service(JOB, SERVICE))
+    bench.run(lambda api: api.create_service(JOB, SERVICE))
 
 
 def publish(bench: Bench) -> None:
-    bench.run(lambda port: port.publish_gang("team", GANG))
+    bench.run(lambda api: api.publish_gang("team", GANG))
 
 
 def lines(bench: Bench) -> list[str]:
