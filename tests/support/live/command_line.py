@@ -78,9 +78,9 @@ class Console(msgspec.Struct, frozen=True):
         return result
 
     def message(self, command: str, *arguments: str, code: int = 1) -> str:
-        """Return the error message of a failing command."""
+        """Return the error message of a failing command. Commands that change something also name the cluster."""
         result = self(command, *arguments, code=code)
-        [message] = [line for line in result.errors.splitlines() if line]
+        [message] = [line for line in result.errors.splitlines() if not line.startswith("cluster: ")]
         assert message.startswith("windlass: "), result
         return message
 
