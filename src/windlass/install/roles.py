@@ -149,7 +149,7 @@ _LOG_PERMISSIONS = (
         _CORE,
         "namespaces",
         (Verb.GET,),
-        f"with `history.readLogs` only: to find out whether a namespace has the annotation {names.READ_LOGS_ANNOTATION}",
+        f"with `history.readLogs` only: to check if a namespace has the annotation {names.READ_LOGS_ANNOTATION}",
     ),
     _watched(
         _CORE,

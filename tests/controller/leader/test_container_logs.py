@@ -42,6 +42,8 @@ class Server:
         self.answer_logs = asyncio.Event()
         self.answer_logs.set()
         self.patches: list[Json] = []
+        self.current_uid = ""
+        """UID of the pod that has the name of a failed one."""
         self.seconds = 0.0
 
     async def send(self, request: Request, _timeout: float) -> bytes:
@@ -99,6 +101,7 @@ def run(server: Server, work: Callable[[ContainerLogs], Awaitable[object]]) -> l
         logs = ContainerLogs(
             server.send,
             unrestricted(),
+            find_pod_uid=lambda *_: server.current_uid,
             on_resized=resized.append,
             timeout=1.0,
             monotonic=lambda: server.seconds,
@@ -140,6 +143,23 @@ def test_record_has_the_logs_of_the_failed_containers_only() -> None:
     request = server.sent[-1]
     assert dict(request.query)["uid"] == "uid-1", "the pod of the next attempt has the same name"
     assert not server.patches
+
+
+@pytest.mark.parametrize(("current_uid", "count"), [("uid-1", 1), ("", 1), ("of-the-next-attempt", 0)])
+def test_log_of_the_pod_of_the_next_attempt_is_dropped(current_uid: str, count: int) -> None:
+    """It has the same name, and Kubernetes ignores the UID in the request."""
+    server = Server()
+
+    async def work(logs: ContainerLogs) -> None:
+        server.answer_logs.clear()
+        logs.on_failures(running(), [failed(1, ("main", 3))])
+        await idle()
+        server.current_uid = current_uid
+        server.answer_logs.set()
+        await idle()
+        assert len(texts(logs.add_to(made_record()))) == count
+
+    run(server, work)
 
 
 @pytest.mark.parametrize("annotation", ["", "false", "yes"])

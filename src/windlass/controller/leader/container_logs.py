@@ -46,6 +46,7 @@ class _Source(msgspec.Struct, frozen=True):
     """A failed container."""
 
     namespace: str
+    framework: str
     pod_name: str
     pod_uid: str
     role: str
@@ -75,12 +76,14 @@ class ContainerLogs:
         send: Send,
         guard: LeaseGuard,
         *,
+        find_pod_uid: Callable[[str, str, str], str],
         on_resized: Callable[[ObjectMeta], None],
         timeout: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send = send
         self._guard = guard
+        self._find_pod_uid = find_pod_uid
         self._on_resized = on_resized
         self._timeout = timeout
         self._monotonic = monotonic
@@ -98,7 +101,7 @@ class ContainerLogs:
             return
         name = record_name(framework.uid, framework.status.attempt_status.id)
         for reason in reasons:
-            for source in _failed_containers(framework.namespace, reason):
+            for source in _failed_containers(framework, reason):
                 self._enqueue(name, source)
 
     def _enqueue(self, name: str, source: _Source) -> None:
@@ -168,7 +171,12 @@ class ContainerLogs:
             if isinstance(error, ForbiddenError):
                 self._remember(source.namespace, is_allowed=False)
             return ""
-        return _end_of(body)
+        # The pod of the next attempt has the same name: the log may be its log.
+        is_replaced = self._find_pod_uid(source.namespace, source.framework, source.pod_name) not in (
+            source.pod_uid,
+            "",
+        )
+        return "" if is_replaced else _end_of(body)
 
     async def _is_allowed(self, namespace: str) -> bool:
         async with self._checking:
@@ -212,7 +220,7 @@ class ContainerLogs:
             log.warning("cannot %s: %s", action, error, extra={"namespace": namespace})
 
 
-def _failed_containers(namespace: str, reason: Reason) -> list[_Source]:
+def _failed_containers(framework: Framework, reason: Reason) -> list[_Source]:
     """Return the failed containers of a task; none if its pod did not end by itself."""
     attempt = reason.failed_attempt
     completion = None if attempt is None else attempt.completion_status
@@ -220,7 +228,8 @@ def _failed_containers(namespace: str, reason: Reason) -> list[_Source]:
         return []
     return [
         _Source(
-            namespace,
+            framework.namespace,
+            framework.name,
             attempt.pod_name,
             attempt.pod_uid or "",
             reason.role,

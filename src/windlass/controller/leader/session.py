@@ -70,6 +70,7 @@ class LeaderSession:
             ContainerLogs(
                 transport.send,
                 guard,
+                find_pod_uid=self.cache.pod_uid,
                 on_resized=self._records.put,
                 timeout=timeout,
                 monotonic=clock.monotonic,
