@@ -3,6 +3,7 @@
 from typing import Any
 
 import builders
+import msgspec
 import pytest
 from tests.decide.object_world import NewWorld, ObjectWorld
 
@@ -12,6 +13,7 @@ from windlass.model.completion import CompletionCode
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.history import AttemptRecord
 from windlass.model.states import State
+from windlass.model.status import PodTimes
 
 KEEPS = Rules(keeps_records=True)
 
@@ -121,6 +123,68 @@ def test_attempt_that_the_user_ended_is_recorded(
     assert attempts(world) == [(0, code, is_retried)]
 
 
+@pytest.mark.parametrize(
+    ("code", "attributes", "reason", "is_counted"),
+    [
+        (200, ("Transient",), "transient failure", False),
+        (201, ("Transient", "Conflict"), "transient failure", False),
+        (210, ("Permanent",), "permanent failure", False),
+        (3, (), "retry 1 of 1", True),
+    ],
+    ids=["transient", "conflict", "permanent", "unknown"],
+)
+def test_failure_class_and_decision_are_recorded(
+    running: NewWorld, code: int, attributes: tuple[str, ...], reason: str, is_counted: bool
+) -> None:
+    policy = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=1)
+    world = running(retry_policy=policy, completed_pods=CompletedPods.KEEP)
+    world.end(0, exit_code=code)
+    world.finish()
+    spec = world.records[0].spec
+    assert (spec.code, spec.type.attributes) == (code, attributes)
+    assert (spec.retry.reason, spec.retry.is_counted) == (reason, is_counted)
+    assert spec.retry.should_retry == ("Permanent" not in attributes)
+    assert (spec.retry.delay_sec > 0) == ("Conflict" in attributes)
+
+
+def test_suspended_job_has_a_record_of_each_attempt(running: NewWorld) -> None:
+    world = running(completed_pods=CompletedPods.KEEP)
+    world.edit(suspend=True)
+    world.finish()
+    world.wait(60)
+    world.edit(suspend=False)
+    world.finish()
+    world.run(0, 1)
+    world.settle()
+    world.end(0)
+    world.end(1)
+    world.finish()
+    assert attempts(world) == [(0, CompletionCode.FRAMEWORK_SUSPENDED, True), (1, 0, False)]
+    assert world.records[0].spec.retry.reason == "the job was suspended"
+
+
+def test_tasks_of_a_job_that_is_rescaled_between_retries_are_recorded(running: NewWorld) -> None:
+    """worker-1 is retried, worker-2 is added and retried, and both are removed."""
+    world = running(task_retries=1, completed_pods=CompletedPods.KEEP)
+    retry = RetryPolicySpec(max_retry_count=1)
+    world.end(1, exit_code=4)
+    world.finish()
+    world.edit(builders.role("worker", 3, retry=retry))
+    world.finish()
+    world.run(1, 2)
+    world.settle()
+    world.end(2, exit_code=5)
+    world.finish()
+    world.edit(builders.role("worker", 1, retry=retry))
+    world.finish()
+    world.end(0)
+    world.finish()
+    (record,) = world.records
+    found = [(each.index, each.attempt.id, codes(each)) for each in record.task_attempts()]
+    removed = CompletionCode.DELETE_TASK_REQUESTED
+    assert sorted(found) == [(0, 0, 0), (1, 0, 4), (1, 1, removed), (2, 0, 5), (2, 1, removed)]
+
+
 def test_earlier_attempts_of_tasks_are_recorded_with_their_reasons(running: NewWorld) -> None:
     world = running(task_retries=2, completed_pods=CompletedPods.KEEP)
     for code in (4, 5, 6):
@@ -228,3 +292,42 @@ def test_record_says_when_and_where_each_task_ran(running: NewWorld) -> None:
     ]
     assert times == [("node-0", builders.at(0), builders.at(30))] * 2
     assert record.spec.completion_time == builders.at(30)
+
+
+def test_record_has_the_times_of_pods_that_are_deleted(running: NewWorld) -> None:
+    """worker-0 ends by itself and worker-1 is deleted. The controller is restarted when both pods are gone."""
+    world = running()
+    world.wait(30)
+    world.end(0, exit_code=3)
+    world.wait(10)
+    world.settle()
+    world.wait(5)
+    world.settle()
+    world.vanish("job-worker-0", "job-worker-1")
+    world.finish()
+    ended, deleted = (each.attempt.times_of_pod for each in world.records[0].task_attempts())
+    begun = PodTimes(created=builders.NOW, scheduled=builders.NOW, started=builders.NOW)
+    assert ended == msgspec.structs.replace(
+        begun, ended=builders.at(30), deletion_requested=ended.deletion_requested
+    )
+    assert deleted == msgspec.structs.replace(begun, deletion_requested=builders.at(40))
+
+
+def test_retried_task_has_the_times_of_each_of_its_pods(running: NewWorld) -> None:
+    world = running(task_retries=1, completed_pods=CompletedPods.KEEP)
+    for seconds in (20, 30):
+        world.run(0)
+        world.settle()
+        world.wait(seconds)
+        world.end(0, exit_code=4)
+        world.finish()
+    times = [each.attempt.times_of_pod for each in world.records[0].task_attempts() if each.index == 0]
+    assert [each.started for each in times] == [builders.NOW, builders.at(20)]
+    assert [each.ended for each in times] == [builders.at(20), builders.at(50)]
+
+
+def test_times_of_pods_are_not_stored_without_records(running: NewWorld) -> None:
+    world = running(completed_pods=CompletedPods.KEEP, rules=Rules())
+    world.end(0, exit_code=3)
+    world.finish()
+    assert world.task(0).attempt_status.pod_times is msgspec.UNSET

@@ -98,6 +98,11 @@ class ContainerTerminated(Sparse, frozen=True):
     reason: str = ""
     message: str = ""
     finished_at: datetime | None = None
+    started_at: datetime | None = None
+
+
+class ContainerRunning(Sparse, frozen=True):
+    started_at: datetime | None = None
 
 
 class ContainerWaiting(Sparse, frozen=True):
@@ -108,6 +113,7 @@ class ContainerWaiting(Sparse, frozen=True):
 class ContainerState(Sparse, frozen=True):
     terminated: ContainerTerminated | None = None
     waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
 
 
 class ContainerStatus(Sparse, frozen=True):
@@ -127,6 +133,8 @@ class PodStatusView(Sparse, frozen=True):
     host_ip: str = ""
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+    """Time at which the kubelet accepted the pod, before it pulls images."""
 
 
 class PodView(ObjectView, frozen=True):
@@ -144,6 +152,13 @@ class PodView(ObjectView, frozen=True):
     def is_terminal(self) -> bool:
         """Whether the phase is Succeeded or Failed: nothing of the pod runs or will run."""
         return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Time at which the first of the containers started, without init containers, by the clock of the node."""
+        states = (container.state for container in self.status.container_statuses)
+        times = (begun.started_at for state in states if (begun := state.running or state.terminated))
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def finished_at(self) -> datetime | None:
