@@ -179,7 +179,7 @@ def opened(name: str = PROGRAM) -> Iterator[Page]:
     folder = Path(tempfile.mkdtemp(prefix="windlass-browser-"))
     program = shutil.which(name)
     assert program is not None, f"{name} is not installed"
-    options = (*OPTIONS, f"--user-data-dir={folder}")
+    options: tuple[str, ...] = (*OPTIONS, f"--user-data-dir={folder}")
     if name == FIREFOX:
         options = (*FIREFOX_OPTIONS, f"--profile={folder}")
     with (folder / "output").open("wb") as output:
