@@ -397,7 +397,9 @@ class AsyncClient:
         """Write a report about a job, even if it was deleted, as `windlass report` does: JSON or Markdown to a file
         whose name ends with .json or .md, HTML to another one. With `logs`, it has the logs of all attempts.
 
-            >>> client.report("digits", "report.html")
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     client.report("digits", f"{folder}/report.html")
         """
         async with self._connected() as connection:
             with Path(path).open("wb") as file:
