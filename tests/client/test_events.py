@@ -36,6 +36,28 @@ def test_repeated_events_are_merged() -> None:
     assert seen == [("y", "a", 1, 0), ("x", "b", 1, 0), ("x", "a", 7, 8)]
 
 
+def test_events_of_a_pod_in_the_same_second_are_in_the_order_of_its_life() -> None:
+    """The scheduler reports microseconds, the kubelet seconds, and its requests may overtake that of the scheduler."""
+    listed = [
+        event(5, "", reason="Pulled"),
+        event(5, "", reason="AttemptStarted", uid="job"),
+        event(5, "", reason="Created"),
+        event(5, "", reason="Started"),
+        event(5, "", reason="Scheduled", last=NOW + timedelta(seconds=5, microseconds=800_000)),
+        event(6, "", reason="Killing"),
+        event(4, "", reason="FailedScheduling"),
+    ]
+    assert [each.reason for each in events.merge_repeated(listed)] == [
+        "FailedScheduling",
+        "Scheduled",
+        "AttemptStarted",
+        "Pulled",
+        "Created",
+        "Started",
+        "Killing",
+    ]
+
+
 def read(place: Place, name: str) -> list[Event]:
     async def work(connection: Connection) -> list[Event]:
         return await events.read(connection, await lookup.find(connection, name))

@@ -60,6 +60,10 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
             ["failed: container main exited with code 137 (OOMKilled)"],
         ),
         (
+            [pod("Failed", "n", ended(128, "StartError"))],
+            ["failed: could not start: StartError"],
+        ),
+        (
             [pod("Failed", "n", reason="Evicted", message="The node was low")],
             ["failed: Evicted: The node was low"],
         ),
@@ -72,7 +76,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
                 pod("Pending", "n", container(waiting=WAITING)),
                 pod("Pending", "n", container(waiting=WAITING)),
             ],
-            ["container main is waiting: CreateContainerError: no such command", "scheduled to n"],
+            ["container main is waiting: cannot start: no such command", "scheduled to n"],
         ),
         ([pod("Pending", "n", container(waiting={"reason": "ContainerCreating"}))], ["scheduled to n"]),
         (
@@ -167,7 +171,7 @@ RETRY = (
     ("FrameworkRetried", "retrying (retry 2 of 3): worker-0 exited with code 1", Line),
     ("TaskRetried", "retrying worker-0 (retry 1 of 3): it exited with code 1", Line),
     ("TaskRetried", "retrying worker-0 now (retry 2 of 3)", DetailLine),
-    ("TaskFailed", "worker-0 failed: PodCreationPermanentError (-200): no", Line),
+    ("TaskFailed", "worker-0 could not start: the API server rejected its pod: no", Line),
 )
 
 

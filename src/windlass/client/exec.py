@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import jobs, tasks
+from windlass.client import jobs, tasks, waiting
 from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.pods import Pod, Task
@@ -99,7 +99,7 @@ def _not_running_reason(pod: Pod, container: str) -> str:
     ended = None if status is None else status.state.terminated
     if ended is not None:
         return f": its container {container} exited with code {ended.exit_code}"
-    reason = tasks.waiting_reason(pod, container)
+    reason = waiting.waiting_reason(pod, container)
     return f" yet ({reason})" if reason else " yet"
 
 

@@ -145,13 +145,19 @@ async def list_raw_frameworks(
 
 
 async def list_objects(
-    connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
+    connection: Connection,
+    resource: Resource,
+    namespace: str,
+    label_selector: str = "",
+    field_selector: str = "",
 ) -> list[msgspec.Raw]:
-    """Return all objects of a kind, or those that the selector matches. An empty `namespace` stands for all."""
+    """Return all objects of a kind, or those that the selectors match. An empty `namespace` stands for all."""
     found: list[msgspec.Raw] = []
     token = ""
     while True:
-        request = requests.list_page(resource, namespace, label_selector, continue_token=token)
+        request = requests.list_page(
+            resource, namespace, label_selector, continue_token=token, field_selector=field_selector
+        )
         page = responses.decode_page(await connection.send(request))
         found += page.objects
         token = page.metadata.continue_
