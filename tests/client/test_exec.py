@@ -1,12 +1,16 @@
 """Errors of `windlass exec`. Successful commands are tested with real pods."""
 
+import tarfile
+from pathlib import Path
+
 import pytest
 from operated import jobs
 from scripted_cluster import Place, ScriptedCluster
 
 from windlass.client import exec as running
+from windlass.client import task_files
 from windlass.client.connection import Connection
-from windlass.client.errors import ObjectNotFoundError, RejectedError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.client.exec import Streams
 from windlass.client.pods import Task
 from windlass.kubeapi import streams
@@ -32,6 +36,19 @@ def execute(place: Place, job: str, task: Task, container: str = "") -> int:
         return await running.execute(connection, job, task, ["true"], here, container)
 
     return place.use(work)
+
+
+def test_copy_from_a_task_requires_an_extraction_filter(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.11.4 does not have it."""
+    monkeypatch.delattr(tarfile, "data_filter")
+
+    async def work(connection: Connection) -> object:
+        return await task_files.download(connection, "live", Task("worker", 0), "/out", tmp_path / "out")
+
+    with pytest.raises(ClientError, match=r"requires Python 3\.11\.4 or later: upgrade Python"):
+        place.use(work)
 
 
 NOT_THERE = {

@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Framework, JobState, str]] = {
     "failed": (
         framework(State.COMPLETED, code=CompletionCode.CONTAINER_PERMANENT_FAILED),
         JobState.FAILED,
-        "ContainerPermanentFailed (210): because of it",
+        "because of it",
     ),
     "stopped": (
         framework(State.COMPLETED, code=CompletionCode.STOP_FRAMEWORK_REQUESTED),

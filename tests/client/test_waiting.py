@@ -15,8 +15,10 @@ MESSAGES = {
             "Unschedulable",
             NODES.format(3, "1 Insufficient memory, 2 node(s) had untolerated taint {gpu: yes}"),
         ),
-        "no suitable node: 1 of 3 nodes has too little free memory, "
-        "2 of 3 nodes have the taint {gpu: yes}, which the task does not tolerate",
+        (
+            "no suitable node: 1 of 3 nodes has too little free memory, "
+            "2 of 3 nodes have the taint {gpu: yes}, which the task does not tolerate"
+        ),
     ),
     "other resource": (
         ("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),

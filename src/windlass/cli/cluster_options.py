@@ -110,11 +110,11 @@ async def job_name(connection: "Connection", name: str | None) -> str:
 def naming_kept_output(name: str | None) -> Iterator[None]:
     """Add the folder with the output of the last `windlass run` to the error that the job or its cluster does not
     exist: both are deleted at the end of a run."""
-    from windlass.client.errors import NoClusterError, ObjectNotFoundError
+    from windlass.client.errors import JobNotFoundError, NoClusterError
 
     try:
         yield
-    except (NoClusterError, ObjectNotFoundError) as error:
+    except (JobNotFoundError, NoClusterError) as error:
         folder = kept_output(name)
         if not folder:
             raise

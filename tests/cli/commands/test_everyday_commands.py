@@ -29,6 +29,13 @@ def lines(text: str) -> list[str]:
     ]
 
 
+@pytest.fixture(autouse=True)
+def kept_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder with the output of runs, which does not exist."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "windlass" / "output"
+
+
 # Without a name
 
 
@@ -77,24 +84,22 @@ def test_missing_job_is_reported_without_a_name(command: str, place: ClusterName
 
 @pytest.mark.parametrize("command", ["status", "logs", "why", "events", "describe"])
 def test_output_of_the_last_run_is_named_if_its_job_is_gone(
-    command: str, place: ClusterNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, place: ClusterNamespace, kept_outputs: Path
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    kept = tmp_path / "windlass" / "output"
-    for name in ("digits-0a1b", "digits-2-0a1b"):
-        (kept / name).mkdir(parents=True)
-    os.utime(kept / "digits-2-0a1b", (0, 0))
+    for name in ("digits-0a1b", "digits-0a1c", "digits-2-0a1b"):
+        (kept_outputs / name).mkdir(parents=True)
+    os.utime(kept_outputs / "digits-0a1c", (0, 0))
     result = windlass(place, command, "digits")
     assert result.exit_code == 1
-    assert f"the output of the tasks is in {kept / 'digits-0a1b'}. `windlass run --keep`" in result.stderr
+    assert (
+        f"the output of the tasks is in {kept_outputs / 'digits-0a1b'}. `windlass run --keep`"
+        in result.stderr
+    )
     assert "the output of the tasks" not in windlass(place, command, "other").stderr
 
 
-def test_why_names_the_output_of_the_last_run(
-    digits: ClusterNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    kept = tmp_path / "windlass" / "output" / "digits-0a1b"
+def test_why_names_the_output_of_the_last_run(digits: ClusterNamespace, kept_outputs: Path) -> None:
+    kept = kept_outputs / "digits-0a1b"
     kept.mkdir(parents=True)
     assert windlass(digits, "why").stdout.endswith(f"\nOutput of the last `windlass run` of digits: {kept}\n")
 

@@ -32,12 +32,13 @@ _FORMATTERS: Mapping[str, Callable[[str, str], str]] = {
 
 
 @click.command()
-@click.argument("name", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
-@click.argument("task", metavar="", default="", shell_complete=name_completion.tasks_of_job)
+@click.argument("name", metavar="NAME", shell_complete=name_completion.tasks)
+@click.argument("task", metavar="[TASK]", default="", shell_complete=name_completion.tasks_of_job)
 @click.option("--shell", type=click.Choice([*_FORMATTERS, "json"]), default="sh", show_default=True)
 @cluster_options.options
 def env(name: str, task: str, shell: str, cluster: ClusterOptions) -> None:
-    """Print a task's environment variables for peer discovery, e.g. TF_CONFIG, as shell commands or JSON.
+    """Print the environment variables for peer discovery, e.g. TF_CONFIG, of TASK, e.g. worker-1, of the job NAME, as
+    shell commands or JSON. NAME/TASK is the same.
 
     To set them in the current shell:
 
