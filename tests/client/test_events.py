@@ -12,7 +12,7 @@ from scripted_cluster import Place
 
 from conformance.client import Json
 from conformance.waiting import wait_for
-from windlass.client import events, lookup
+from windlass.client import events, history, lookup
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 
@@ -47,6 +47,7 @@ def test_events_of_a_pod_in_the_same_second_are_in_the_order_of_its_life() -> No
         event(6, "", reason="Killing"),
         event(4, "", reason="FailedScheduling"),
     ]
+    assert history.with_recorded(events.merge_repeated(listed), ()) == events.merge_repeated(listed)
     assert [each.reason for each in events.merge_repeated(listed)] == [
         "FailedScheduling",
         "Scheduled",

@@ -58,7 +58,12 @@ NOT_THERE = {
         "",
         "worker-0 is not running: its container main exited with code 4",
     ),
-    "not-begun": ("live", Task("slow", 0), "", "slow-0 is not running yet"),
+    "not-begun": (
+        "live",
+        Task("slow", 0),
+        "",
+        "slow-0 is not running yet. Find out why with `windlass why live`.",
+    ),
     "gone": ("gone", Task("worker", 0), "", "worker-0 has no pod. Find out why with `windlass why gone`"),
     "no-such-task": (
         "live",

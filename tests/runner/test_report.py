@@ -61,7 +61,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
         ),
         (
             [pod("Failed", "n", ended(128, "StartError"))],
-            ["failed: could not start: StartError"],
+            ["could not start: StartError"],
         ),
         (
             [pod("Failed", "n", reason="Evicted", message="The node was low")],

@@ -123,8 +123,7 @@ def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
 
 
 def merge_repeated(events: Iterable[Event]) -> list[Event]:
-    """Merge repeated events and add up their counts. The result is sorted by the second of `last`, with a stable sort;
-    the events of a pod in the same second are in the order of its life."""
+    """Merge repeated events, add up their counts, and sort them."""
     merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)
@@ -137,8 +136,14 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
                 count=previous.count + event.count,
             )
         merged[key] = event
-    in_order = sorted(merged.values(), key=_second)
-    return [event for _, group in itertools.groupby(in_order, _second) for event in _in_order_of_life(group)]
+    return in_order(merged.values())
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Sort events by the second of `last`, with a stable sort. Events of a pod in the same second are in the order of its
+    life."""
+    by_second = sorted(events, key=_second)
+    return [event for _, group in itertools.groupby(by_second, _second) for event in _in_order_of_life(group)]
 
 
 def _second(event: Event) -> datetime:

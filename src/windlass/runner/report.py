@@ -22,6 +22,7 @@ from windlass.wire.progress import Progress
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
+_START_ERROR = ": could not start: "
 _FAILED_TO_START = "Failed"
 """Reason of events about an image or a container that cannot be started."""
 _REASONS_OF_STARTING = ("Unhealthy", "BackOff")
@@ -320,11 +321,14 @@ def _stage(pod: Pod) -> str | None:
 def _pod_message(pod: Pod, stage: str) -> str:
     if stage == PodPhase.RUNNING:
         return f"running at {pod.status.pod_ip}" if pod.status.pod_ip else "running"
+    cause = _cause(pod)
+    if stage == PodPhase.FAILED and cause.startswith(_START_ERROR):
+        return cause.removeprefix(": ")
     messages = {
         _SCHEDULED: f"scheduled to {pod.spec.node_name}",
         PodPhase.SUCCEEDED: "succeeded",
-        PodPhase.FAILED: f"failed{_cause(pod)}",
-        _STOPPED: f"stopped{_cause(pod)}",
+        PodPhase.FAILED: f"failed{cause}",
+        _STOPPED: f"stopped{cause}",
     }
     return messages.get(stage, stage)
 
