@@ -104,6 +104,9 @@ def test_lines_about_a_deleted_pod(before: str, expected: list[str]) -> None:
     assert [line.message for line in report.deleted_pod_lines(pod(before), NOW)] == expected
 
 
+SHORTAGE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available."
+
+
 def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     involved = {"kind": kind, "namespace": "default", "name": name, "uid": f"uid-of-{name}"}
     return msgspec.convert(
@@ -119,8 +122,14 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
             Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "attempt started"),
         ),
         (
-            event("Pod", "job-worker-0", "Warning", "FailedScheduling", "0/1 nodes are available"),
-            Line(Topic.POD, NOW, "worker-0", "FailedScheduling", "FailedScheduling: 0/1 nodes are available"),
+            event("Pod", "job-worker-0", "Warning", "FailedScheduling", SHORTAGE),
+            Line(
+                Topic.POD,
+                NOW,
+                "worker-0",
+                "FailedScheduling",
+                "no suitable node: the only node has too few free CPUs",
+            ),
         ),
         (
             event("Node", "n", "Warning", "Full", "the disk"),

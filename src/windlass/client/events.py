@@ -140,8 +140,7 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Sort events by the second of `last`, with a stable sort. Events of a pod in the same second are in the order of its
-    life."""
+    """Sort events by the second of `last`, with a stable sort. Those of a pod in the same second follow its life."""
     by_second = sorted(events, key=_second)
     return [event for _, group in itertools.groupby(by_second, _second) for event in _in_order_of_life(group)]
 

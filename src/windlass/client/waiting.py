@@ -7,7 +7,8 @@ from typing import NamedTuple
 from windlass.client.pods import Pod
 from windlass.model import start_errors
 
-UNSCHEDULABLE = "Unschedulable"
+_UNSCHEDULABLE = ("Unschedulable", "FailedScheduling")
+"""Reasons of the condition and of the event."""
 NO_NODE = "no suitable node"
 """Beginning of the cause if the scheduler finds no node."""
 _STARTING = ("", "ContainerCreating", "PodInitializing")
@@ -88,7 +89,7 @@ def describe(reason: str, message: str) -> Waiting:
     if reason in start_errors.START_REASONS:
         error = start_errors.describe(reason, message)
         return Waiting(f"cannot start: {error.text}", error.advice)
-    if reason == UNSCHEDULABLE and (found := _NODES.fullmatch(message.strip())):
+    if reason in _UNSCHEDULABLE and (found := _NODES.fullmatch(message.strip())):
         return _nodes(int(found["total"]), found["causes"])
     return Waiting(": ".join(part for part in (reason, message) if part))
 

@@ -264,7 +264,7 @@ class LineGenerator:
         # The line about the container says the same.
         kind = DetailLine if is_pod and event.reason == _FAILED_TO_START else Line
         topic = Topic.POD if is_pod else Topic.NOTE
-        yield kind(topic, now, name, event.reason, f"{event.reason}: {event.message}")
+        yield kind(topic, now, name, event.reason, pod_waiting.describe(event.reason, event.message).text)
 
     def ignore(self, event: Event) -> None:
         """Yield no line about this event later."""
