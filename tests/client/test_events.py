@@ -12,7 +12,7 @@ from scripted_cluster import Place
 
 from conformance.client import Json
 from conformance.waiting import wait_for
-from windlass.client import events, lookup
+from windlass.client import events, history, lookup
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 
@@ -34,6 +34,29 @@ def test_repeated_events_are_merged() -> None:
     )
     seen = [(each.message, each.uid, each.count, (each.last - each.first).seconds) for each in found]
     assert seen == [("y", "a", 1, 0), ("x", "b", 1, 0), ("x", "a", 7, 8)]
+
+
+def test_events_of_a_pod_in_the_same_second_are_in_the_order_of_its_life() -> None:
+    """The scheduler reports microseconds, the kubelet seconds, and its requests may overtake that of the scheduler."""
+    listed = [
+        event(5, "", reason="Pulled"),
+        event(5, "", reason="AttemptStarted", uid="job"),
+        event(5, "", reason="Created"),
+        event(5, "", reason="Started"),
+        event(5, "", reason="Scheduled", last=NOW + timedelta(seconds=5, microseconds=800_000)),
+        event(6, "", reason="Killing"),
+        event(4, "", reason="FailedScheduling"),
+    ]
+    assert history.with_recorded(events.merge_repeated(listed), ()) == events.merge_repeated(listed)
+    assert [each.reason for each in events.merge_repeated(listed)] == [
+        "FailedScheduling",
+        "Scheduled",
+        "AttemptStarted",
+        "Pulled",
+        "Created",
+        "Started",
+        "Killing",
+    ]
 
 
 def read(place: Place, name: str) -> list[Event]:

@@ -1,12 +1,16 @@
 """Errors of `windlass exec`. Successful commands are tested with real pods."""
 
+import tarfile
+from pathlib import Path
+
 import pytest
 from operated import jobs
 from scripted_cluster import Place, ScriptedCluster
 
 from windlass.client import exec as running
+from windlass.client import task_files
 from windlass.client.connection import Connection
-from windlass.client.errors import ObjectNotFoundError, RejectedError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.client.exec import Streams
 from windlass.client.pods import Task
 from windlass.kubeapi import streams
@@ -34,6 +38,19 @@ def execute(place: Place, job: str, task: Task, container: str = "") -> int:
     return place.use(work)
 
 
+def test_copy_from_a_task_requires_an_extraction_filter(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.11.4 does not have it."""
+    monkeypatch.delattr(tarfile, "data_filter")
+
+    async def work(connection: Connection) -> object:
+        return await task_files.download(connection, "live", Task("worker", 0), "/out", tmp_path / "out")
+
+    with pytest.raises(ClientError, match=r"requires Python 3\.11\.4 or later: upgrade Python"):
+        place.use(work)
+
+
 NOT_THERE = {
     "ended": (
         "over",
@@ -41,7 +58,12 @@ NOT_THERE = {
         "",
         "worker-0 is not running: its container main exited with code 4",
     ),
-    "not-begun": ("live", Task("slow", 0), "", "slow-0 is not running yet"),
+    "not-begun": (
+        "live",
+        Task("slow", 0),
+        "",
+        "slow-0 is not running yet. Find out why with `windlass why live`.",
+    ),
     "gone": ("gone", Task("worker", 0), "", "worker-0 has no pod. Find out why with `windlass why gone`"),
     "no-such-task": (
         "live",

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from windlass.controller import definitions
-from windlass.controller.definitions import Flaw, NotEstablishedError
+from windlass.controller.definitions import DefinitionMonitor, Flaw, NotEstablishedError
 from windlass.kubeapi import access, errors, requests, resources
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.server import ApiServer
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.settings import Settings
 from windlass.wire.crd import manifests
 from windlass.wire.crd.manifests import reference_crd
 
@@ -167,6 +168,16 @@ def test_problem_of_the_gangs(of_gangs: Json, flaw: Flaw, words: list[str]) -> N
     assert [word for word in words if word not in problem.message] == []
     assert definitions.served_groups([problem]) == names.GROUPS
     assert server.writes == []
+
+
+@pytest.mark.parametrize("expects_all", [True, False])
+def test_missing_definitions_are_reported_unless_they_are_not_needed(
+    expects_all: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Definitions(ours(CONTROLLER))
+    monitor = DefinitionMonitor(server.send, Settings(), expects_all=expects_all)
+    assert asyncio.run(monitor.served_groups()) == (CONTROLLER,)
+    assert bool(caplog.messages) == expects_all
 
 
 def test_no_problem_with_our_definitions() -> None:

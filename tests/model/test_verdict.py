@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from windlass.decide import initial_status
+from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES
 from windlass.model import completion, verdict
 from windlass.model.completion import (
     CompletionCode,
@@ -33,8 +34,10 @@ def container(code: int, message: str = "", reason: str = "Error") -> ContainerC
 
 def task(code: int, *containers: ContainerCompletionStatus, **pod: str) -> TaskAttemptCompletionStatus:
     diagnostics = pod.pop("diagnostics", PATTERN)
+    by_code = code in CompletionCode.__members__.values()
+    phrase = pod.pop("phrase", completion.phrase_of(CompletionCode(code)) if by_code else "Phrase")
     status = PodCompletionStatus(containers=containers, **pod)
-    return TaskAttemptCompletionStatus(code, "Phrase", completion.FAILED, diagnostics, status)
+    return TaskAttemptCompletionStatus(code, phrase, completion.FAILED, diagnostics, status)
 
 
 def job(
@@ -87,7 +90,7 @@ VERDICTS = {
         "succeeded in 25 s (2 ps, 2 workers, 1 failed)",
     ),
     "stop": (job(STOPPED), "stopped after 25 s"),
-    "deadline": (job(DEADLINE), "failed: ActiveDeadlineExceeded (-250): it took 9 s"),
+    "deadline": (job(DEADLINE), "failed: it took 9 s"),
     "exit code": (job(task(3, container(3))), "failed: worker-1 exited with code 3 after 12 s"),
     "traceback": (
         job(task(3, container(3, message=TRACEBACK))),
@@ -105,18 +108,50 @@ VERDICTS = {
     "low exit code": (job(task(9, container(9))), "failed: worker-1 exited with code 9 after 12 s"),
     "container that did not start": (
         job(task(128, container(128, reason="CreateContainerError", message="no such program\nmore"))),
-        "failed: worker-1 exited with code 128 after 12 s: CreateContainerError: no such program",
+        "failed: worker-1 could not start: no such program",
     ),
     "eviction": (
         job(task(-1000, container(137), reason="Evicted", message="The node was low on memory")),
-        "failed: worker-1 failed after 12 s: Phrase (-1000): Evicted: The node was low on memory",
+        "failed: worker-1 failed after 12 s: Phrase: Evicted: The node was low on memory",
     ),
     "deleted pod": (
         job(task(-101, diagnostics="Pod x was deleted by another client")),
-        "failed: worker-1 failed after 12 s: Phrase (-101): Pod x was deleted by another client",
+        "failed: worker-1 failed after 12 s: Pod x was deleted by another client",
     ),
-    "no cause": (job(task(-300)), "failed: worker-1 failed after 12 s: Phrase (-300)"),
+    "no cause": (
+        job(task(-300)),
+        "failed: worker-1 failed after 12 s: none of its containers failed",
+    ),
+    "command not found": (
+        job(
+            task(
+                -1201,
+                container(128, 'exec: "trian": executable file not found in $PATH', reason="StartError"),
+                phrase="ContainerCommandCannotRun",
+            )
+        ),
+        "failed: worker-1 could not start: trian: command not found",
+    ),
+    "out of memory, classified": (
+        job(task(-1200, container(137, reason="OOMKilled"), phrase="ContainerOOMKilled")),
+        "failed: worker-1 ran out of memory after 12 s",
+    ),
+    "eviction, classified": (
+        job(task(-1000, reason="Evicted", message="The node was low on memory", phrase="PodEvicted")),
+        "failed: worker-1 was evicted from its node after 12 s: The node was low on memory",
+    ),
+    "rejected pod": (
+        job(task(-200, diagnostics="Failed to create Pod: spec is odd", phrase="PodCreationPermanentError")),
+        "failed: worker-1 could not start after 12 s: the API server rejected its pod: spec is odd",
+    ),
 }
+
+
+@pytest.mark.parametrize("phrase", [each.phrase for each in DEFAULT_FAILURE_CLASSES if each.code < 0])
+def test_verdict_has_no_phrase_of_a_default_failure_class(phrase: str) -> None:
+    found = verdict.describe_completion(*job(task(-1999, phrase=phrase)))
+    assert phrase not in found
+    assert "-1999" not in found
 
 
 @pytest.mark.parametrize(("given", "expected"), VERDICTS.values(), ids=VERDICTS)

@@ -60,6 +60,10 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
             ["failed: container main exited with code 137 (OOMKilled)"],
         ),
         (
+            [pod("Failed", "n", ended(128, "StartError"))],
+            ["could not start: StartError"],
+        ),
+        (
             [pod("Failed", "n", reason="Evicted", message="The node was low")],
             ["failed: Evicted: The node was low"],
         ),
@@ -72,7 +76,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
                 pod("Pending", "n", container(waiting=WAITING)),
                 pod("Pending", "n", container(waiting=WAITING)),
             ],
-            ["container main is waiting: CreateContainerError: no such command", "scheduled to n"],
+            ["container main is waiting: cannot start: no such command", "scheduled to n"],
         ),
         ([pod("Pending", "n", container(waiting={"reason": "ContainerCreating"}))], ["scheduled to n"]),
         (
@@ -100,6 +104,9 @@ def test_lines_about_a_deleted_pod(before: str, expected: list[str]) -> None:
     assert [line.message for line in report.deleted_pod_lines(pod(before), NOW)] == expected
 
 
+SHORTAGE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available."
+
+
 def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     involved = {"kind": kind, "namespace": "default", "name": name, "uid": f"uid-of-{name}"}
     return msgspec.convert(
@@ -115,8 +122,14 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
             Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "attempt started"),
         ),
         (
-            event("Pod", "job-worker-0", "Warning", "FailedScheduling", "0/1 nodes are available"),
-            Line(Topic.POD, NOW, "worker-0", "FailedScheduling", "FailedScheduling: 0/1 nodes are available"),
+            event("Pod", "job-worker-0", "Warning", "FailedScheduling", SHORTAGE),
+            Line(
+                Topic.POD,
+                NOW,
+                "worker-0",
+                "FailedScheduling",
+                "no suitable node: the only node has too few free CPUs",
+            ),
         ),
         (
             event("Node", "n", "Warning", "Full", "the disk"),
@@ -167,7 +180,7 @@ RETRY = (
     ("FrameworkRetried", "retrying (retry 2 of 3): worker-0 exited with code 1", Line),
     ("TaskRetried", "retrying worker-0 (retry 1 of 3): it exited with code 1", Line),
     ("TaskRetried", "retrying worker-0 now (retry 2 of 3)", DetailLine),
-    ("TaskFailed", "worker-0 failed: PodCreationPermanentError (-200): no", Line),
+    ("TaskFailed", "worker-0 could not start: the API server rejected its pod: no", Line),
 )
 
 

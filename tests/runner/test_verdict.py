@@ -10,13 +10,19 @@ from windlass.model.completion import (
     CompletionTrigger,
     CompletionType,
     CompletionTypeName,
+    ContainerCompletionStatus,
     FrameworkAttemptCompletionStatus,
+    PodCompletionStatus,
+    TaskAttemptCompletionStatus,
 )
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
 )
 from windlass.runner import verdict
 from windlass.runner.report import Topic, Verdict
@@ -34,6 +40,36 @@ def observed(ended: FrameworkAttemptCompletionStatus | None, state: State = Stat
     attempt = FrameworkAttemptStatus(start_time=NOW, config_map_name="job-attempt", completion_status=ended)
     status = FrameworkStatus(start_time=NOW, transition_time=NOW, state=state, attempt_status=attempt)
     return builders.framework("job").with_status(status)
+
+
+def test_advice_about_a_command_that_is_not_found() -> None:
+    container = ContainerCompletionStatus(
+        name="main",
+        code=128,
+        reason="StartError",
+        message='exec: "trian": executable file not found in $PATH',
+    )
+    pod = PodCompletionStatus(containers=(container,))
+    ended = TaskAttemptCompletionStatus(-1201, "Phrase", CompletionType(), "", pod)
+    by_task = FrameworkAttemptCompletionStatus(
+        ended.code, ended.phrase, ended.type, "", CompletionTrigger("", "worker", 0)
+    )
+    framework = observed(by_task)
+    assert framework.status is not None
+    task = TaskStatus(
+        index=0,
+        instance_uid="",
+        start_time=NOW,
+        transition_time=NOW,
+        attempt_status=TaskAttemptStatus(start_time=NOW, pod_name="p", completion_status=ended),
+    )
+    attempt = msgspec.structs.replace(
+        framework.status.attempt_status,
+        task_role_statuses=(TaskRoleStatus(name="worker", task_statuses=(task,)),),
+    )
+    failed = framework.with_status(msgspec.structs.replace(framework.status, attempt_status=attempt))
+    assert "Check the spelling of the command" in verdict.advice(failed)
+    assert verdict.advice(framework) == verdict.advice(None) == ""
 
 
 TRIGGER = CompletionTrigger("FailedTaskCount 1 has reached MinFailedTaskCount 1", "worker", 1)

@@ -1,9 +1,11 @@
 """Options, connection and error handling of commands that use a cluster."""
 
 import asyncio
+import contextlib
 import functools
+import os
 import shlex
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import click
@@ -102,6 +104,34 @@ async def job_name(connection: "Connection", name: str | None) -> str:
     which = "the only job" if number == 1 else f"the latest of {number} jobs"
     errors.note(f"{found} is {which} in the namespace {connection.namespace}")
     return found
+
+
+@contextlib.contextmanager
+def naming_kept_output(name: str | None) -> Iterator[None]:
+    """Add the folder with the output of the last `windlass run` to the error that the job or its cluster does not
+    exist: both are deleted at the end of a run."""
+    from windlass.client.errors import JobNotFoundError, NoClusterError
+
+    try:
+        yield
+    except (JobNotFoundError, NoClusterError) as error:
+        folder = kept_output(name)
+        if not folder:
+            raise
+        of_run = f"`windlass run`{f' of {name}' if name else ''}"
+        raise type(error)(
+            f"{str(error).rstrip('.')}.\nThe cluster of the last {of_run} was deleted with its job; the output of the "
+            f"tasks is in {folder}. `windlass run --keep` keeps the cluster."
+        ) from error
+
+
+def kept_output(name: str | None) -> str:
+    """Return the folder with the output of the last `windlass run` of a job, or of any job; empty if there is none."""
+    from windlass.client import paths
+    from windlass.runner import output_files
+
+    folder = output_files.latest(output_files.default_folder(os.environ), name or "")
+    return paths.with_tilde(str(folder)) if folder is not None else ""
 
 
 def run(

@@ -1,6 +1,7 @@
 """Read the job files that are named on the command line, and print their diagnostics."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +63,13 @@ def source(
 
 
 def require_job_file(file: str) -> None:
-    """Raise CommandError if a file is a Python program that exists."""
+    """Raise CommandError if a file is a Python program that exists, or does not exist and is a command."""
+    if "/" not in file and file != STDIN and not Path(file).exists() and shutil.which(file) is not None:
+        raise CommandError(
+            f"{file} is a command, not a job file: run it on this machine with `windlass run -- {file} …`, or write a "
+            "job file with `windlass init SCRIPT` and submit that",
+            exit_codes.USAGE,
+        )
     if file.endswith(".py") and Path(file).exists():
         raise CommandError(
             f"{file} is a program, not a job file: run it with `windlass run -- python {file}`, or write a job file "

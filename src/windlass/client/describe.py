@@ -2,18 +2,21 @@
 
 import msgspec
 
-from windlass.client import events, lookup, tasks
+from windlass.client import events, jobs, tasks, views
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.events import Event
+from windlass.client.explain import pending
 from windlass.client.pods import Pod
+from windlass.client.views import JobView
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.model.framework import Framework
 
 
 class Description(msgspec.Struct, frozen=True):
     framework: Framework
+    view: JobView
     pods: tuple[Pod, ...] = ()
     companions: tuple[CompanionView, ...] = ()
     events: tuple[Event, ...] = ()
@@ -22,8 +25,8 @@ class Description(msgspec.Struct, frozen=True):
 
 
 async def describe(connection: Connection, name: str) -> Description:
-    """Return the parts of the job that the user may read. Raises the errors of `lookup.find`."""
-    framework = await lookup.find(connection, name)
+    """Return the parts of the job that the user may read. Raises the errors of `jobs.find`."""
+    framework = await jobs.find(connection, name)
     unreadable: list[str] = []
     pods: list[Pod] = []
     found_events: list[Event] = []
@@ -38,4 +41,5 @@ async def describe(connection: Connection, name: str) -> Description:
         found_events = await events.read(connection, framework)
     except ForbiddenError as error:
         unreadable.append(f"events: {error.failure.message}")
-    return Description(framework, tuple(pods), companions, tuple(found_events), tuple(unreadable))
+    (view,) = await pending.with_reasons(connection, [(framework, views.job_view(framework))])
+    return Description(framework, view, tuple(pods), companions, tuple(found_events), tuple(unreadable))

@@ -25,7 +25,11 @@ class ObjectNotFoundError(ClientError):
     """An object, e.g. a job, task, pod or container, does not exist or is not running."""
 
 
-class NotInstalledError(ObjectNotFoundError):
+class JobNotFoundError(ObjectNotFoundError):
+    """The job does not exist, or there are no jobs."""
+
+
+class NotInstalledError(JobNotFoundError):
     """The CustomResourceDefinition of Frameworks is not installed on the cluster."""
 
 

@@ -4,6 +4,7 @@ The API server keeps events for an hour by default.
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import AsyncGenerator, Iterable
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LIFE = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Created", "Started")
+"""Reasons of the events of a pod in their order. Different components report them, in requests that overtake others."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -120,7 +123,7 @@ def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
 
 
 def merge_repeated(events: Iterable[Event]) -> list[Event]:
-    """Merge repeated events and add up their counts. The result is sorted by `last`, with a stable sort."""
+    """Merge repeated events, add up their counts, and sort them."""
     merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)
@@ -133,7 +136,32 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
                 count=previous.count + event.count,
             )
         merged[key] = event
-    return sorted(merged.values(), key=lambda event: event.last)
+    return in_order(merged.values())
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Sort events by the second of `last`, with a stable sort. Those of a pod in the same second follow its life."""
+    by_second = sorted(events, key=_second)
+    return [event for _, group in itertools.groupby(by_second, _second) for event in _in_order_of_life(group)]
+
+
+def _second(event: Event) -> datetime:
+    """Return the time without its fraction, which only some components report."""
+    return event.last.replace(microsecond=0)
+
+
+def _in_order_of_life(same_second: Iterable[Event]) -> list[Event]:
+    """Sort the events of each pod, without a change of the places that they have among the others."""
+    events = list(same_second)
+    by_uid: dict[str, list[Event]] = {}
+    for event in events:
+        by_uid.setdefault(event.uid, []).append(event)
+    sorted_events = {uid: iter(sorted(each, key=_life_stage)) for uid, each in by_uid.items()}
+    return [next(sorted_events[event.uid]) for event in events]
+
+
+def _life_stage(event: Event) -> int:
+    return _LIFE.index(event.reason) if event.reason in _LIFE else len(_LIFE)
 
 
 async def read(connection: Connection, framework: Framework) -> list[Event]:

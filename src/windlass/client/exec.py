@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import jobs, tasks
+from windlass.client import jobs, tasks, waiting
 from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.pods import Pod, Task
@@ -89,18 +89,18 @@ async def _target(connection: Connection, job: str, task: Task, container: str) 
     status = pod.status_of(name)
     if status is not None and status.is_running:
         return pod, name
-    raise ObjectNotFoundError(
-        f"{task} is not running{_not_running_reason(pod, name)}. Show its log with `windlass logs {job} {task}`."
-    )
+    raise ObjectNotFoundError(f"{task} is not running{_not_running_reason(pod, name, job)}")
 
 
-def _not_running_reason(pod: Pod, container: str) -> str:
+def _not_running_reason(pod: Pod, container: str, job: str) -> str:
+    """Return why the container is not running, and what to do."""
     status = pod.status_of(container)
     ended = None if status is None else status.state.terminated
     if ended is not None:
-        return f": its container {container} exited with code {ended.exit_code}"
-    reason = tasks.waiting_reason(pod, container)
-    return f" yet ({reason})" if reason else " yet"
+        log = f"Show its log with `windlass logs {job} {pod.task}`."
+        return f": its container {container} exited with code {ended.exit_code}. {log}"
+    reason = waiting.waiting_reason(pod, container)
+    return f" yet{f' ({reason})' if reason else ''}. Find out why with `windlass why {job}`."
 
 
 async def _exchange_streams(channels: Channels, local: Streams) -> streams.ExecResult:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.client import jobs, lookup, views
+from windlass.client import events, jobs, lookup, views
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.explain import failures
@@ -242,4 +242,4 @@ def with_recorded(found: Sequence[Event], records: Iterable[AttemptRecord]) -> l
     missing = [
         event for event in recorded_events(records) if (event.uid, event.reason, event.message) not in known
     ]
-    return sorted((*missing, *found), key=lambda event: event.last)
+    return events.in_order((*missing, *found))

@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.client import lookup, plain_jobs, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import NotInstalledError, ObjectNotFoundError
+from windlass.client.errors import JobNotFoundError, NotInstalledError
 from windlass.k8s.formats import is_object_name
 from windlass.k8s.metadata import decode_name
 from windlass.kubeapi.resources import frameworks
@@ -29,7 +29,7 @@ async def find_or_none(connection: Connection, name: str) -> Framework | None:
     return found or (await plain_jobs.find(connection, name) if is_object_name(name) else None)
 
 
-async def not_found_error(connection: Connection, name: str) -> ObjectNotFoundError:
+async def not_found_error(connection: Connection, name: str) -> JobNotFoundError:
     others = await plain_jobs.find_all(connection)
     return await lookup.not_found_error(connection, name, [each.name for each in others])
 
@@ -59,10 +59,10 @@ async def list_jobs(
 
 
 async def latest(connection: Connection) -> tuple[str, int]:
-    """Return the name of the job that was created last, and the number of jobs. Raises ObjectNotFoundError."""
+    """Return the name of the job that was created last, and the number of jobs. Raises JobNotFoundError."""
     found = await list_jobs(connection)
     if not found:
-        raise ObjectNotFoundError(
+        raise JobNotFoundError(
             f"there are no jobs in the namespace {connection.namespace}. "
             "List the jobs of all namespaces with `windlass list -A`."
         )

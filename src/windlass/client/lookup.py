@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotInstalledError, ObjectNotFoundError
+from windlass.client.errors import ClientError, JobNotFoundError, NotInstalledError
 from windlass.k8s import metadata
 from windlass.k8s.formats import is_object_name
 from windlass.kubeapi import requests, responses
@@ -81,7 +81,7 @@ def require_valid(found: Framework | InvalidFramework) -> Framework:
 
 async def not_found_error(
     connection: Connection, name: str, other_names: Iterable[str] = ()
-) -> ObjectNotFoundError:
+) -> JobNotFoundError:
     """Return the error for a job that does not exist. `other_names` are further names to suggest."""
     rule = "" if is_object_name(name) else " (names consist of lower-case letters, digits and hyphens)"
     missing = f"there is no job {diagnostics.quoted(name)}{rule} in the namespace {connection.namespace}"
@@ -91,16 +91,14 @@ async def not_found_error(
     except NotInstalledError as error:
         not_installed = error
     except ResponseError:
-        return ObjectNotFoundError(f"{missing} of {connection.where}")
+        return JobNotFoundError(f"{missing} of {connection.where}")
     if suggestion := diagnostics.nearest(name, tuple(sorted(names_to_suggest))):
-        return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
+        return JobNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
     if not_installed is not None:
         return not_installed
     if names_to_suggest:
-        return ObjectNotFoundError(
-            f"{missing}. List the jobs with `windlass list -n {connection.namespace}`."
-        )
-    return ObjectNotFoundError(
+        return JobNotFoundError(f"{missing}. List the jobs with `windlass list -n {connection.namespace}`.")
+    return JobNotFoundError(
         f"{missing}, nor any other job. List the jobs of all namespaces with `windlass list -A`."
     )
 
@@ -145,13 +143,19 @@ async def list_raw_frameworks(
 
 
 async def list_objects(
-    connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
+    connection: Connection,
+    resource: Resource,
+    namespace: str,
+    label_selector: str = "",
+    field_selector: str = "",
 ) -> list[msgspec.Raw]:
-    """Return all objects of a kind, or those that the selector matches. An empty `namespace` stands for all."""
+    """Return all objects of a kind, or those that the selectors match. An empty `namespace` stands for all."""
     found: list[msgspec.Raw] = []
     token = ""
     while True:
-        request = requests.list_page(resource, namespace, label_selector, continue_token=token)
+        request = requests.list_page(
+            resource, namespace, label_selector, continue_token=token, field_selector=field_selector
+        )
         page = responses.decode_page(await connection.send(request))
         found += page.objects
         token = page.metadata.continue_

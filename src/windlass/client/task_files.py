@@ -122,6 +122,8 @@ async def download(
 
     Raises ClientError and ApiError.
     """
+    if not hasattr(tarfile, "data_filter"):
+        raise ClientError("copying files from a task requires Python 3.11.4 or later: upgrade Python")
     path = posixpath.normpath(path)
     command = _tar_command(path)
 

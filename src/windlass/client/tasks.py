@@ -150,20 +150,3 @@ def require_container(pod: Pod, name: str) -> str:
     raise ObjectNotFoundError(
         f"{pod.task} has no container {name}; its containers are {', '.join(pod.container_names) or 'none'}"
     )
-
-
-def waiting_reason(pod: Pod, container: str) -> str:
-    """Return why a container has not started, as reported by the scheduler or the kubelet; empty if unknown."""
-    status = pod.status_of(container)
-    waiting = None if status is None else status.state.waiting
-    if waiting is not None and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
-        return ": ".join(part for part in (waiting.reason, waiting.message) if part)
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return ": ".join(part for part in (condition.reason, condition.message) if part)
-    for init in pod.status.init_container_statuses:
-        if init.state.waiting is not None and init.state.waiting.message:
-            return f"init container {init.name}: {init.state.waiting.reason}: {init.state.waiting.message}"
-        if init.is_running:
-            return f"its init container {init.name} is running"
-    return waiting.reason if waiting is not None else ""

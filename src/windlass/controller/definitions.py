@@ -195,8 +195,10 @@ def _name(definition: Json) -> str:
 
 
 class DefinitionMonitor:
-    def __init__(self, send: Send, settings: Settings) -> None:
+    def __init__(self, send: Send, settings: Settings, *, expects_all: bool = True) -> None:
+        """`expects_all` is False if missing definitions are not needed, so that there is no warning about them."""
         self._send = send
+        self._expects_all = expects_all
         self._settings = settings
         self._logged: tuple[Problem, ...] = ()
         self.error = ""
@@ -225,7 +227,8 @@ class DefinitionMonitor:
         except errors.ForbiddenError:
             problems = await self._problems_by_listing()
         for problem in problems:
-            if problem not in self._logged:
+            is_expected = problem.flaw is Flaw.MISSING and not self._expects_all
+            if problem not in self._logged and not is_expected:
                 log.warning("%s", problem.message, extra={"group": problem.group})
         self._logged = problems
         served = served_groups(problems)

@@ -48,10 +48,12 @@ class Operator:
         snapshot_stream: TextIO | None,
         choose_ports: ChoosePorts | None = None,
         has_entrypoints: bool = True,
+        expects_all_definitions: bool = True,
     ) -> None:
         self._settings = settings
         self._choose_ports = choose_ports
         self._has_entrypoints = has_entrypoints
+        self._expects_all_definitions = expects_all_definitions
         clock = self._clock = ServerClock(machine_clock)
         self._identity = identity
         self._lease_namespace = settings.lease_namespace or access.namespace
@@ -113,6 +115,7 @@ class Operator:
             field_manager=self._field_manager(),
             choose_ports=self._choose_ports,
             has_entrypoints=self._has_entrypoints,
+            expects_all_definitions=self._expects_all_definitions,
         )
         tasks = {
             asyncio.create_task(session.run()),

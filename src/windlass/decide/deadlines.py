@@ -27,7 +27,7 @@ def active_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptComple
         return None
     return framework_completion(
         CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
-        f"The Framework was active for more than {limit} s (activeDeadlineSeconds)",
+        f"the job was active for more than {limit} s (activeDeadlineSeconds)",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from windlass.model.completion import CompletionType, CompletionTypeAttribute
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.start_errors import START_REASONS
 
 ANY_TEXT = "(?s).*"
 """Matches any text, so that the field appears in the diagnostics."""
@@ -57,15 +58,6 @@ _ADMISSION_REASONS = (
     "SupplementalGroupsPolicyNotSupported",
     "InitContainerRestartPolicyForbidden",
 )
-
-_START_REASONS = (
-    "ContainerCannotRun",
-    "StartError",
-    "CreateContainerError",
-    "CreateContainerConfigError",
-    "RunContainerError",
-)
-"""Reasons that Docker, containerd, CRI-O and the kubelet give for a container that never ran."""
 
 _COMMAND_CANNOT_RUN = (
     "(?is)(exec:? |chdir to cwd).*"
@@ -119,10 +111,10 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
     _pod_class(-1006, "PodAdmissionFailed", _one_of(_ADMISSION_REASONS), _TRANSIENT, _PLATFORM),
     _container_class(-1200, "ContainerOOMKilled", ("OOMKilled",), "", _PERMANENT, _USER),
     _container_class(
-        -1201, "ContainerCommandCannotRun", _START_REASONS, _COMMAND_CANNOT_RUN, _PERMANENT, _USER
+        -1201, "ContainerCommandCannotRun", START_REASONS, _COMMAND_CANNOT_RUN, _PERMANENT, _USER
     ),
-    _container_class(-1202, "ContainerRuntimeFailed", _START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
-    _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANY_TEXT),
+    _container_class(-1202, "ContainerRuntimeFailed", START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
+    _container_class(-1203, "ContainerStartFailed", START_REASONS, ANY_TEXT),
     # The kubelet lost track of the container, e.g. after a reboot; containerd then reports `Unknown` and code 255.
     _container_class(
         -1204,

@@ -3,8 +3,8 @@
     digits succeeded in 25 s (2 ps, 2 workers)
     digits failed: worker-1 exited with code 3 after 12 s: KeyError: 'lr' (train.py:41)
 
-The completion phrases in the status, e.g. ContainerSigKillReceived, come from the reference controller. Messages about
-a container that exited do not use them.
+The completion phrases in the status, e.g. ContainerSigKillReceived, come from the reference controller. Messages do not
+use them, except those of failure classes that an administrator configured.
 """
 
 import re
@@ -12,13 +12,15 @@ import signal
 from collections.abc import Sequence
 from datetime import datetime
 
-from windlass.model import names, tracebacks
+from windlass.model import names, start_errors, tracebacks
 from windlass.model.completion import (
     CompletionCode,
     CompletionTrigger,
     ContainerCompletionStatus,
     FrameworkAttemptCompletionStatus,
+    PodCompletionStatus,
     TaskAttemptCompletionStatus,
+    phrase_of,
 )
 from windlass.model.framework import FrameworkSpec, RetryPolicySpec
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskAttemptStatus, TaskStatus
@@ -31,6 +33,31 @@ _PATTERN_DIAGNOSTICS = ("PodPattern matched: ", "PodPattern unmatched: ")
 _ANNOUNCED_RETRY = re.compile(r"retrying (?:\S+ )?now \(")
 _UNSPECIFIC_REASONS = ("", "Error", "Completed")
 _REASONS = {"OOMKilled": "out of memory (OOMKilled)"}
+_COULD_NOT_START = "could not start"
+_OUT_OF_MEMORY = "ran out of memory"
+_REJECTED_BY_NODE = "was rejected by its node"
+_OUTCOMES = {
+    "PodEvicted": "was evicted from its node",
+    "PodNodeLost": "lost its node",
+    "PodOutOfNodeResources": f"{_REJECTED_BY_NODE}, which lacks resources",
+    "PodPreempted": "was preempted",
+    "PodDeadlineExceeded": "exceeded the time limit of its pod",
+    "PodForbidden": _REJECTED_BY_NODE,
+    "PodAdmissionFailed": _REJECTED_BY_NODE,
+    "ContainerOOMKilled": _OUT_OF_MEMORY,
+    "ContainerCommandCannotRun": _COULD_NOT_START,
+    "ContainerRuntimeFailed": _COULD_NOT_START,
+    "ContainerStartFailed": _COULD_NOT_START,
+    "ContainerStatusUnknown": "was lost by its node",
+    "PodCreationPermanentError": _COULD_NOT_START,
+    "PodCreationUnknownError": _COULD_NOT_START,
+}
+"""Results of tasks by the phrases of the status. Phrases that are not here belong to configured failure classes."""
+_PHRASES_OF_CONTROLLER = frozenset(map(phrase_of, CompletionCode))
+"""Phrases that the diagnostics repeat in words."""
+_CREATION_ERROR = "Failed to create Pod: "
+REJECTED_POD = "the API server rejected its pod: "
+"""Beginning of the cause if a pod could not be created."""
 _FATAL_SIGNALS = frozenset(
     {
         signal.SIGKILL,
@@ -80,7 +107,9 @@ def describe_failure(
     if completion.trigger is not None and task is not None and ended is not None and is_ended_by_task:
         name = names.host_name(completion.trigger.task_role_name, task.index)
         return describe_task_failure(name, task.attempt_status, ended, attempt, log)
-    return f"{_phrase(completion)}{attempt}{_detail(readable_diagnostics(completion.diagnostics))}"
+    diagnostics = readable_diagnostics(completion.diagnostics)
+    parts = [part for part in (_phrase(completion), diagnostics) if part] or [completion.phrase]
+    return f"{': '.join(parts)}{attempt}"
 
 
 def describe_start(spec: FrameworkSpec, status: FrameworkStatus) -> str:
@@ -124,15 +153,35 @@ def describe_task_failure(
 
     `ended_at` is used before the completion time is stored.
     """
-    container = failed_container(completion)
-    error = _container_error(container, last_lines(completion) or log)
+    run_time = f"{_run_time(attempt, ended_at)}{note}"
+    if cannot_start := start_error(completion):
+        return f"{name} {_COULD_NOT_START}{note}: {cannot_start.text}"
+    error = _container_error(failed_container(completion), last_lines(completion) or log)
     if completion.code > 0:
-        text = f"{name} exited with code {completion.code}{_run_time(attempt, ended_at)}{note}"
-        return f"{text}{_detail(error)}"
-    pod = completion.pod
-    pod_reason = "" if pod is None else ": ".join(part for part in (pod.reason, pod.message.strip()) if part)
-    detail = pod_reason or readable_diagnostics(completion.diagnostics) or error
-    return f"{name} failed{_run_time(attempt, ended_at)}{note}: {_phrase(completion)}{_detail(detail)}"
+        return f"{name} exited with code {completion.code}{run_time}{_detail(error)}"
+    outcome = _OUTCOMES.get(completion.phrase, "failed")
+    text = f"{name} {outcome}{run_time}"
+    if outcome == _OUT_OF_MEMORY:
+        return text
+    pod = completion.pod or PodCompletionStatus()
+    reason = "" if completion.phrase in _OUTCOMES else pod.reason
+    detail = ": ".join(part for part in (reason, pod.message.strip()) if part)
+    if not detail:
+        detail = (
+            readable_diagnostics(completion.diagnostics).replace(_CREATION_ERROR, REJECTED_POD, 1) or error
+        )
+    if not detail and completion.code == CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER:
+        detail = "none of its containers failed"
+    return f"{text}{_detail(_phrase(completion))}{_detail(detail)}"
+
+
+def start_error(completion: TaskAttemptCompletionStatus, image: str = "") -> start_errors.StartError | None:
+    """Return why the container of a task could not start; None if it has started. `image` is empty for the programs of
+    this machine."""
+    container = failed_container(completion)
+    if container is None or container.reason not in start_errors.START_REASONS:
+        return None
+    return start_errors.describe(container.reason, container.message, image)
 
 
 def failed_container(completion: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
@@ -201,14 +250,10 @@ def _container_error(container: ContainerCompletionStatus | None, lines: Sequenc
     if container is None:
         return ""
     if container.reason not in _UNSPECIFIC_REASONS:
-        return _REASONS.get(container.reason) or _first_line(container)
+        return _REASONS.get(container.reason) or ": ".join(
+            (container.reason, *container.message.strip().splitlines()[:1])
+        )
     return tracebacks.find_error(lines) or _signal(container.signal or container.code - _SIGNAL_CODE)
-
-
-def _first_line(container: ContainerCompletionStatus) -> str:
-    """Return the reason of a container that could not start, with the first line of its message."""
-    message: Sequence[str] = container.message.strip().splitlines()[:1]
-    return ": ".join((container.reason, *message))
 
 
 def _signal(number: int) -> str:
@@ -216,7 +261,9 @@ def _signal(number: int) -> str:
 
 
 def _phrase(completion: TaskAttemptCompletionStatus | FrameworkAttemptCompletionStatus) -> str:
-    return f"{completion.phrase} ({completion.code})"
+    """Return the phrase of a configured failure class; empty for other phrases, which have words of their own."""
+    is_known = completion.phrase in _OUTCOMES or completion.phrase in _PHRASES_OF_CONTROLLER
+    return "" if is_known else completion.phrase
 
 
 def _detail(text: str) -> str:

@@ -1,15 +1,36 @@
 """Keep the output of the tasks of a run in files, because their logs are deleted with the cluster of the run."""
 
 import contextlib
+import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
+from windlass.kubeapi import local_cluster
 from windlass.localcluster.file_trees import remove
 from windlass.localcluster.private_files import ForeignFileError, check, make_folder
 
 MAX_KEPT_RUNS = 20
 """Number of runs whose output is kept."""
 _TAIL_BYTES = 16 * 1024
+
+
+def default_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder that keeps the output of tasks; None if the user has no home directory."""
+    with contextlib.suppress(RuntimeError):
+        return local_cluster.state_folder(environment) / "output"
+    return None
+
+
+def latest(parent: Path | None, name: str = "") -> Path | None:
+    """Return the folder of the last run of a name, or of any name; None if there is none."""
+    if parent is None:
+        return None
+    is_of_name = re.compile(rf"{re.escape(name) or '.+'}-[0-9a-f]{{4}}").fullmatch
+    with contextlib.suppress(OSError):
+        found = [each for each in parent.iterdir() if is_of_name(each.name)]
+        return max(found, key=lambda each: each.stat().st_mtime, default=None)
+    return None
 
 
 class OutputFiles:

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import msgspec
 
+from windlass.client import waiting as pod_waiting
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.client.submit.plan import CompanionRef
-from windlass.model import names, verdict
+from windlass.model import names, start_errors, verdict
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
@@ -21,6 +22,9 @@ from windlass.wire.progress import Progress
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
+_START_ERROR = ": could not start: "
+_FAILED_TO_START = "Failed"
+"""Reason of events about an image or a container that cannot be started."""
 _REASONS_OF_STARTING = ("Unhealthy", "BackOff")
 """Reasons of warnings about a companion that starts. If it cannot start, an error with its last lines follows."""
 
@@ -255,9 +259,12 @@ class LineGenerator:
             kind = DetailLine if _is_detail(event) else Line
             yield kind(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
-        topic = Topic.POD if involved.kind == "Pod" else Topic.NOTE
+        is_pod = involved.kind == "Pod"
         name = companion or self._display_names.get((involved.namespace, involved.name), involved.name)
-        yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
+        # The line about the container says the same.
+        kind = DetailLine if is_pod and event.reason == _FAILED_TO_START else Line
+        topic = Topic.POD if is_pod else Topic.NOTE
+        yield kind(topic, now, name, event.reason, pod_waiting.describe(event.reason, event.message).text)
 
     def ignore(self, event: Event) -> None:
         """Yield no line about this event later."""
@@ -279,7 +286,9 @@ class LineGenerator:
             times = f" ({container.restart_count} times)" if container.restart_count > 1 else ""
             yield Line(Topic.POD, now, name, "Restarted", f"container {container.name} restarted{times}")
         waiting = container.state.waiting
-        message = f"{waiting.reason}: {waiting.message}" if waiting is not None and waiting.message else ""
+        message = ""
+        if waiting is not None and waiting.message:
+            message = pod_waiting.describe(waiting.reason, waiting.message).text
         if message and self._waiting_messages.get(key) != message:
             yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} is waiting: {message}")
         self._waiting_messages[key] = message
@@ -290,7 +299,7 @@ def _is_detail(event: Event) -> bool:
     match event.reason:
         case "TaskFailed":
             # Without a pod there is no line about the pod.
-            return "PodCreation" not in event.message
+            return verdict.REJECTED_POD not in event.message
         case "AttemptEnding":
             return True
         case "AttemptStarted":
@@ -312,11 +321,14 @@ def _stage(pod: Pod) -> str | None:
 def _pod_message(pod: Pod, stage: str) -> str:
     if stage == PodPhase.RUNNING:
         return f"running at {pod.status.pod_ip}" if pod.status.pod_ip else "running"
+    cause = _cause(pod)
+    if stage == PodPhase.FAILED and cause.startswith(_START_ERROR):
+        return cause.removeprefix(": ")
     messages = {
         _SCHEDULED: f"scheduled to {pod.spec.node_name}",
         PodPhase.SUCCEEDED: "succeeded",
-        PodPhase.FAILED: f"failed{_cause(pod)}",
-        _STOPPED: f"stopped{_cause(pod)}",
+        PodPhase.FAILED: f"failed{cause}",
+        _STOPPED: f"stopped{cause}",
     }
     return messages.get(stage, stage)
 
@@ -326,7 +338,9 @@ def _cause(pod: Pod) -> str:
     parts = [": ".join(part for part in (status.reason, status.message) if part)]
     for container in pod.container_statuses:
         ended = container.state.terminated
-        if ended is not None and ended.exit_code:
+        if ended is not None and ended.reason in start_errors.START_REASONS:
+            parts.append(f"could not start: {start_errors.describe(ended.reason, ended.message).text}")
+        elif ended is not None and ended.exit_code:
             reason = f" ({ended.reason})" if ended.reason and ended.reason != "Error" else ""
             parts.append(f"container {container.name} exited with code {ended.exit_code}{reason}")
     cause = "; ".join(part for part in parts if part)

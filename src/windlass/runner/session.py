@@ -189,6 +189,8 @@ class Session:
         )
         if hint:
             self._report(Line(Topic.NOTE, now(), "cluster", "Hint", hint))
+        if advice := verdict.advice(watched.framework):
+            self._report(Line(Topic.NOTE, now(), name, "Hint", advice))
         return verdict.of_job(
             watched.framework,
             watched.job.name,
@@ -211,6 +213,8 @@ class Session:
             snapshot_stream=None,
             choose_ports=free_ports.choose if self._cluster.is_network_shared else None,
             has_entrypoints=False,
+            # `_create_definitions` creates only those that the jobs need.
+            expects_all_definitions=False,
         )
         await operator.run(self._stop_controller)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from windlass.client import views
+from windlass.client.explain import failures
 from windlass.model import names
 from windlass.model import verdict as job_verdict
 from windlass.model.framework import Framework
@@ -77,6 +78,12 @@ def failed_task(framework: Framework | None) -> str:
         return ""
     task = job_verdict.find_task(status, completion.trigger)
     return names.host_name(completion.trigger.task_role_name, task.index) if task is not None else ""
+
+
+def advice(framework: Framework | None) -> str:
+    """Return what to do about the failure of a job; empty if that is unknown."""
+    failure = failures.first_failure(framework) if framework is not None else None
+    return failure.hint if failure is not None and failure.task == failed_task(framework) else ""
 
 
 def network_hint(log: Sequence[str], notes: Sequence[str], *, is_network_shared: bool) -> str:

@@ -87,6 +87,11 @@ def test_env_prints_all_discovery_variables(cluster: Cluster) -> None:
     assert "taskindex" in variables
 
 
+def test_task_may_be_an_argument_of_its_own(cluster: Cluster) -> None:
+    cluster.create(framework("apart"))
+    assert cluster.variables("apart", "worker-1") == cluster.variables("apart/worker-1")
+
+
 def test_env_before_all_tasks_have_addresses(cluster: Cluster) -> None:
     cluster.create(framework("early", GAPPED, "pytorch"))
     variables = cluster.variables("early/worker-0")

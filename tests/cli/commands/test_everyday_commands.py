@@ -1,5 +1,6 @@
 """Commands as a new user types them: without names, with names of other programs, and for plain Jobs."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,13 @@ def lines(text: str) -> list[str]:
     ]
 
 
+@pytest.fixture(autouse=True)
+def kept_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder with the output of runs, which does not exist."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "windlass" / "output"
+
+
 # Without a name
 
 
@@ -38,7 +46,7 @@ def digits(place: ClusterNamespace) -> ClusterNamespace:
     return place
 
 
-@pytest.mark.parametrize("command", ["status", "logs", "why"])
+@pytest.mark.parametrize("command", ["status", "logs", "why", "events", "describe"])
 def test_only_job_is_the_default_name(command: str, digits: ClusterNamespace) -> None:
     named, unnamed = windlass(digits, command, "digits"), windlass(digits, command)
     assert (unnamed.exit_code, lines(unnamed.stdout)) == (named.exit_code, lines(named.stdout))
@@ -64,7 +72,7 @@ def test_latest_job_is_the_default_name(digits: ClusterNamespace) -> None:
     assert f"job         a-later-one in the namespace {digits.name}" in result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("command", ["status", "logs", "why"])
+@pytest.mark.parametrize("command", ["status", "logs", "why", "events", "describe"])
 def test_missing_job_is_reported_without_a_name(command: str, place: ClusterNamespace) -> None:
     result = windlass(place, command)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -72,6 +80,28 @@ def test_missing_job_is_reported_without_a_name(command: str, place: ClusterName
         f"windlass: there are no jobs in the namespace {place.name}. "
         "List the jobs of all namespaces with `windlass list -A`.\n"
     )
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "why", "events", "describe"])
+def test_output_of_the_last_run_is_named_if_its_job_is_gone(
+    command: str, place: ClusterNamespace, kept_outputs: Path
+) -> None:
+    for name in ("digits-0a1b", "digits-0a1c", "digits-2-0a1b"):
+        (kept_outputs / name).mkdir(parents=True)
+    os.utime(kept_outputs / "digits-0a1c", (0, 0))
+    result = windlass(place, command, "digits")
+    assert result.exit_code == 1
+    assert (
+        f"the output of the tasks is in {kept_outputs / 'digits-0a1b'}. `windlass run --keep`"
+        in result.stderr
+    )
+    assert "the output of the tasks" not in windlass(place, command, "other").stderr
+
+
+def test_why_names_the_output_of_the_last_run(digits: ClusterNamespace, kept_outputs: Path) -> None:
+    kept = kept_outputs / "digits-0a1b"
+    kept.mkdir(parents=True)
+    assert windlass(digits, "why").stdout.endswith(f"\nOutput of the last `windlass run` of digits: {kept}\n")
 
 
 # Names of other programs
@@ -100,6 +130,14 @@ def written(folder: Path, name: str, life: dict[str, str], tasks: int = 1) -> st
     body = {"name": name, "image": "x", "command": "true", "roles": {"worker": {"tasks": tasks}}}
     (folder / f"{name}.yaml").write_text(yaml.safe_dump({**body, "pod": {"metadata": {"annotations": life}}}))
     return str(folder / f"{name}.yaml")
+
+
+def test_submit_of_a_command_names_what_to_do() -> None:
+    result = CliRunner().invoke(main, ["submit", "--", "sh", "train.sh"])
+    assert result.exit_code == 2
+    assert (
+        "sh is a command, not a job file: run it on this machine with `windlass run -- sh …`" in result.stderr
+    )
 
 
 def test_submit_suggests_the_next_command(place: ClusterNamespace, tmp_path: Path) -> None:

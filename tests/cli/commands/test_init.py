@@ -164,7 +164,7 @@ def test_existing_file_is_not_replaced(here: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no script": (("missing.py",), "cannot read missing.py: No such file or directory"),
+    "no script": (("missing.py",), "the script missing.py does not exist. Check its path"),
     "a folder": (("..",), ".. is a directory. Give the script in it that every task runs."),
     "an invalid name": (("--name", "My Job"), "a DNS label"),
     "a name that is invalid for a Service": (

@@ -87,6 +87,27 @@ def test_status_of_a_failed_job_has_a_hint(busy: ClusterNamespace) -> None:
     assert row[:4] == ["worker-0", "Failed", "0", "9"]
 
 
+@pytest.fixture
+def pending(place: ClusterNamespace) -> ClusterNamespace:
+    """A job whose worker-0 is unschedulable."""
+    place.submit(jobs.framework("digits", jobs.role("ps", life=jobs.FOREVER), jobs.role(life=jobs.PENDING)))
+    place.wait_for_running("digits", 1)
+    message = "0/2 nodes are available: 2 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    path = place.path("pods", "digits-worker-0", "status")
+    place.client.patch(path, {"status": {"phase": "Pending", "conditions": [condition]}}).expect(200)
+    return place
+
+
+@pytest.mark.parametrize("command", [["list"], ["status", "digits"], ["describe", "digits"]])
+def test_reason_of_a_pending_task_is_shown(command: list[str], pending: ClusterNamespace) -> None:
+    reason = "no suitable node: 2 of 2 nodes have too few free CPUs"
+    text = " ".join(run(pending, *command).stdout.split())
+    assert f"digits is running: 1 of 2 tasks; pending: worker-0: {reason}" in text
+    told = json.loads(run(pending, "status", "digits", "-o", "json").stdout)
+    assert told["message"].endswith(reason)
+
+
 def test_status_json_is_the_framework(busy: ClusterNamespace) -> None:
     body = json.loads(run(busy, "status", "digits", "-o", "json").stdout)
     assert (body["kind"], body["status"]["state"]) == ("Framework", "AttemptRunning")

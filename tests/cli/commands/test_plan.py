@@ -90,7 +90,7 @@ def test_json_has_one_document_per_job() -> None:
 
 
 def test_file_is_read_from_standard_input() -> None:
-    assert "digits ends with Succeeded (0)" in plan("-", data=Path(KILLED).read_bytes()).stdout
+    assert "digits succeeds after" in plan("-", data=Path(KILLED).read_bytes()).stdout
 
 
 EXITS = {

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from operated import jobs
 from scripted_cluster import Place
@@ -64,7 +65,6 @@ FAILED = Explanation(
         counted=0,
         uncounted=1,
         limit=3,
-        is_fancy=True,
         follows=True,
         reason="transient failure",
         at=datetime(2026, 1, 1, 12, 0, 40, tzinfo=UTC),
@@ -105,16 +105,37 @@ def test_why_explains_a_pending_job() -> None:
         job="digits",
         namespace="default",
         state=JobState.PENDING,
-        message="digits waits",
-        waits=(PendingTasks(("worker-0", "worker-1"), "0/1 nodes are available"),),
+        message="digits is pending: worker-0, worker-1: no suitable node",
+        waits=(PendingTasks(("worker-0", "worker-1"), "no suitable node", "Add a node."),),
         advice="Add a node.",
     )
+    # With one reason, the verdict has said everything.
+    assert list(module.text_lines(found, NOW)) == [found.message, "Add a node."]
+    other = PendingTasks(("ps-0",), "the Secret token does not exist", "Create it.")
+    found = msgspec.structs.replace(
+        found, message="digits is pending: worker-0, worker-1, ps-0", waits=(*found.waits, other), advice=""
+    )
     assert list(module.text_lines(found, NOW)) == [
-        "digits waits",
-        "Add a node.",
+        "digits is pending: worker-0, worker-1, ps-0",
         "",
         "Pending",
-        "  worker-0, worker-1: 0/1 nodes are available",
+        "  worker-0, worker-1: no suitable node. Add a node.",
+        "  ps-0: the Secret token does not exist. Create it.",
+    ]
+
+
+def test_why_says_since_when_a_job_is_suspended() -> None:
+    found = Explanation(
+        job="digits",
+        namespace="default",
+        state=JobState.SUSPENDED,
+        message="digits is suspended",
+        since=NOW - timedelta(seconds=90),
+        advice="Resume it with `windlass resume digits`.",
+    )
+    assert list(module.text_lines(found, NOW)) == [
+        "digits is suspended (since 2026-01-01 11:58:30, for 1 min 30 s)",
+        "Resume it with `windlass resume digits`.",
     ]
 
 

@@ -205,11 +205,9 @@ def test_submit_warns_when_no_node_is_large_enough() -> None:
     container = {"name": "main", "resources": {"limits": {"cpu": "64", "memory": "1Gi"}}}
     role = {"name": "worker", "taskNumber": 2, "task": {"pod": {"spec": {"containers": [container]}}}}
 
-    assert list(
-        node_capacity.role_warnings("digits", role, [node("2"), node("32"), node("99", unschedulable=True)])
-    ) == [
-        "digits: each task of worker needs 64 CPUs, the largest of 2 nodes has 32. The job stays pending until such a node "
-        "joins."
+    nodes = [node("2"), node("32"), node("99", unschedulable=True)]
+    assert list(node_capacity.role_shortages(role, nodes)) == [
+        "each task of worker needs 64 CPUs, the largest of 2 nodes has 32"
     ]
-    assert list(node_capacity.role_warnings("digits", role, [node("64")])) == []
-    assert list(node_capacity.role_warnings("digits", role, [])) == []
+    assert list(node_capacity.role_shortages(role, [node("64")])) == []
+    assert list(node_capacity.role_shortages(role, [])) == []

@@ -366,12 +366,12 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
     "failed-without-a-task": (
         job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=DEADLINE),
         JobState.FAILED,
-        "job failed: ActiveDeadlineExceeded (-250): it took too long",
+        "job failed: it took too long",
     ),
     "failed-by-another-cause": (
         job(task(0, ended(3)), state=State.COMPLETED, completion=DEADLINE),
         JobState.FAILED,
-        "job failed: ActiveDeadlineExceeded (-250): it took too long",
+        "job failed: it took too long",
     ),
     "stopped": (
         job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=stopped()),
@@ -495,13 +495,14 @@ UNSCHEDULABLE: dict[str, Any] = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": "0/1 nodes are available",
+            "message": "0/1 nodes are available: 1 Insufficient cpu.",
         }
     ]
 }
+NO_NODE = "no suitable node: the only node has too few free CPUs"
 WAITS: dict[str, tuple[tuple[Pod, ...], tuple[Event, ...], str]] = {
-    "scheduler": ((pod(**UNSCHEDULABLE),), (), "Unschedulable: 0/1 nodes are available"),
-    "image": ((pod(**waiting("ImagePullBackOff", "no such image")),), (), "ImagePullBackOff: no such image"),
+    "scheduler": ((pod(**UNSCHEDULABLE),), (), NO_NODE),
+    "image": ((pod(**waiting("ImagePullBackOff", "no such image")),), (), "its image cannot be pulled"),
     "init-container": (
         (
             pod(
@@ -539,7 +540,16 @@ def test_pending_tasks_are_grouped_by_reason() -> None:
     tasks = [task(index, state=State.ATTEMPT_PREPARING) for index in range(6)]
     framework = job(*tasks, state=State.ATTEMPT_PREPARING)
     found = explained(framework, pods=tuple(pod(index, **UNSCHEDULABLE) for index in range(6)))
-    assert found.message.startswith("job is pending: worker-0, worker-1, worker-2 and 3 more: Unschedulable")
+    assert found.message.startswith(
+        "job is pending: worker-0, worker-1, worker-2 and 3 more: no suitable node"
+    )
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"execution_type": ExecutionType.CREATE}])
+def test_job_that_does_not_start_has_no_pending_tasks(spec: dict[str, Any]) -> None:
+    found = explained(job(task(0, state=State.ATTEMPT_CREATION_PENDING), state=PENDING, **spec))
+    assert found.waits == ()
+    assert found.advice
 
 
 def test_restarting_container_is_explained() -> None:
@@ -632,7 +642,8 @@ def test_unschedulable_job_is_explained(place: Place) -> None:
         path = place.path("pods", f"pending-worker-{index}", "status")
         place.client.patch(path, {"status": status}).expect(200)
     found = ask(place, "pending")
-    assert found.message == "pending is pending: worker-0, worker-1: Unschedulable: 0/1 nodes are available"
+    assert found.message == f"pending is pending: worker-0, worker-1: {NO_NODE}"
+    assert found.advice
 
 
 def test_successful_job_is_explained(place: Place) -> None:

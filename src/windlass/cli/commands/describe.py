@@ -47,27 +47,28 @@ _EVENTS = (
 
 
 @click.command()
-@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=name_completion.jobs)
 @cluster_options.options
-def describe(name: str, cluster: ClusterOptions) -> None:
-    """Show the details of a job: status, spec, tasks, pods, companions and latest events.
+def describe(name: str | None, cluster: ClusterOptions) -> None:
+    """Show the details of a job (default: the latest): status, spec, tasks, pods, companions and latest events.
 
     \b
         windlass describe digits
     """
-    cluster_options.run(cluster, _describe, name)
+    with cluster_options.naming_kept_output(name):
+        cluster_options.run(cluster, _describe, name)
 
 
-async def _describe(connection: "Connection", name: str) -> None:
+async def _describe(connection: "Connection", name: str | None) -> None:
     from windlass.client import describe
 
-    description = await describe.describe(connection, name)
+    description = await describe.describe(connection, await cluster_options.job_name(connection, name))
     click.echo("\n".join(lines(description, datetime.now(UTC), tables.terminal_width())))
 
 
 def lines(description: "Description", now: datetime, width: int | None) -> Iterator[str]:
     framework = description.framework
-    yield from status.lines(framework, now, width)
+    yield from status.lines(framework, now, width, description.view)
     yield "\nspec"
     for title, text in _spec_lines(description):
         yield tables.paragraph(f"  {title}", text, width, indent=18)
@@ -148,11 +149,11 @@ def _completion_text(role: "TaskRoleSpec") -> str:
 
 
 def _pod(pod: "Pod", now: datetime) -> list[str]:
-    from windlass.client import tasks
+    from windlass.client import waiting
 
     restarts = sum(each.restart_count for each in pod.container_statuses)
     phase = "Terminating" if pod.is_deleting else pod.status.phase
-    reason = tasks.waiting_reason(pod, pod.default_container) if phase == "Pending" else pod.status.reason
+    reason = waiting.waiting_reason(pod, pod.default_container) if phase == "Pending" else pod.status.reason
     age = tables.age(pod.metadata.creation_timestamp, now)
     return [pod.name, phase, str(restarts), age, pod.spec.node_name, reason]
 

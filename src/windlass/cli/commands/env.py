@@ -32,11 +32,13 @@ _FORMATTERS: Mapping[str, Callable[[str, str], str]] = {
 
 
 @click.command()
-@click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
+@click.argument("name", metavar="NAME", shell_complete=name_completion.tasks)
+@click.argument("task", metavar="[TASK]", default="", shell_complete=name_completion.tasks_of_job)
 @click.option("--shell", type=click.Choice([*_FORMATTERS, "json"]), default="sh", show_default=True)
 @cluster_options.options
-def env(task: str, shell: str, cluster: ClusterOptions) -> None:
-    """Print a task's environment variables for peer discovery, e.g. TF_CONFIG, as shell commands or JSON.
+def env(name: str, task: str, shell: str, cluster: ClusterOptions) -> None:
+    """Print the environment variables for peer discovery, e.g. TF_CONFIG, of TASK, e.g. worker-1, of the job NAME, as
+    shell commands or JSON. NAME/TASK is the same.
 
     To set them in the current shell:
 
@@ -48,7 +50,7 @@ def env(task: str, shell: str, cluster: ClusterOptions) -> None:
     from windlass.client import tasks
 
     try:
-        job, parsed_task = tasks.parse_task(task)
+        job, parsed_task = tasks.parse_task(f"{name}/{task}" if task else name)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     variables = cluster_options.run(cluster, client_env.read, job, parsed_task)

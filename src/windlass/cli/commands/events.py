@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", shell_complete=name_completion.jobs)
+@click.argument("name", required=False, shell_complete=name_completion.jobs)
 @click.option("--watch", "-w", is_flag=True, help="Watch for new and repeated events until Ctrl-C.")
 @parameters.output("text", "json")
 @cluster_options.options
-def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None:
-    """Show the events of the job NAME and its pods, oldest first. Repeated events are shown once with their count.
+def events(name: str | None, watch: bool, output: str, cluster: ClusterOptions) -> None:
+    """Show the events of the job NAME (default: the latest) and its pods, oldest first. Repeated events are shown once
+    with their count.
 
     A cluster keeps events for about an hour. Older events about attempts are read from the records of the attempts,
     also after the job is deleted. With --output json, each line is one event.
@@ -35,7 +36,8 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
     from windlass.client import history
 
     async def show(connection: "Connection") -> None:
-        job = await history.find(connection, name)
+        found_name = await cluster_options.job_name(connection, name)
+        job = await history.find(connection, found_name)
         if watch:
             async with contextlib.aclosing(client_events.follow(connection, job.framework)) as changes:
                 async for event in changes:
@@ -45,9 +47,10 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
         for event in found:
             click.echo(_format(event, output))
         if not found and output == "text":
-            errors.note(f"no recent events of {name}")
+            errors.note(f"no recent events of {found_name}")
 
-    cluster_options.run(cluster, show)
+    with cluster_options.naming_kept_output(name):
+        cluster_options.run(cluster, show)
 
 
 def _format(event: "Event", output: str) -> str:

@@ -191,6 +191,11 @@ def _hints(script: str | None) -> Hints:
         raise CommandError(
             f"{script} is a directory. Give the script in it that every task runs.", exit_codes.USAGE
         ) from error
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"the script {script} does not exist. Check its path, or write a job file without it: `windlass init`.",
+            exit_codes.USAGE,
+        ) from error
     except OSError as error:
         raise CommandError(f"cannot read {script}: {error.strerror or error}", exit_codes.USAGE) from error
     if path.suffix != ".py" and not source.startswith((b"#!/usr/bin/env python", b"#!/usr/bin/python")):

@@ -62,10 +62,12 @@ async def _watch(connection: "Connection", output: str, *, in_all_namespaces: bo
     from windlass.cli.terminal import refreshing
     from windlass.client import jobs as client_jobs
     from windlass.client import views
+    from windlass.client.explain import pending
 
     async def read() -> "Sequence[JobView]":
         found = await client_jobs.list_jobs(connection, in_all_namespaces=in_all_namespaces)
-        return [views.job_view(each) for each in found]
+        jobs = [(each, views.job_view(each)) for each in found]
+        return await pending.with_reasons(connection, jobs, in_all_namespaces=in_all_namespaces)
 
     def lines(jobs: "Sequence[JobView]", now: datetime, width: int | None) -> Sequence[str]:
         is_wide = output == "wide"
@@ -83,11 +85,17 @@ async def _list(
     from windlass.cli import json_output
     from windlass.client import history, views
     from windlass.client import jobs as client_jobs
+    from windlass.client.explain import pending
     from windlass.k8s import metadata
     from windlass.wire import codec
 
     found = tuple(await client_jobs.list_raw(connection, in_all_namespaces=in_all_namespaces))
-    jobs = [views.job_view(codec.read_framework(item)) for item in found]
+    frameworks = map(codec.read_framework, found)
+    jobs = await pending.with_reasons(
+        connection,
+        [(each, views.job_view(each)) for each in frameworks],
+        in_all_namespaces=in_all_namespaces,
+    )
     if is_finished_only:
         uids = {metadata.decode_identity(item).metadata.uid for item in found}
         finished = [each for each in zip(found, jobs, strict=True) if each[1].is_completed]

@@ -139,7 +139,8 @@ def logs(
         async with contextlib.aclosing(batches):
             await _write(batches, format_line, sys.stdout.buffer, is_live=follow)
 
-    cluster_options.run(cluster, show)
+    with cluster_options.naming_kept_output(job):
+        cluster_options.run(cluster, show)
 
 
 async def _write(

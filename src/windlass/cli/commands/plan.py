@@ -221,7 +221,8 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         yield f"{plan.job} does not end: {outcome.why}"
     else:
         length = durations.format_seconds(int(outcome.seconds))
-        yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
+        verb = "fails" if outcome.code else "succeeds"
+        yield f"{plan.job} {verb} after {length}: {outcome.why}"
     yield (
         f"{_count(outcome.attempts, 'attempt')}, {_count(outcome.pods, 'pod')} created. Retries of the job: "
         f"{retries.counted} counted toward the limit, {retries.uncounted} not counted; "

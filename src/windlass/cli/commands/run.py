@@ -29,7 +29,7 @@ from windlass.localcluster.kubelet.images import Images
 from windlass.model import names
 from windlass.model.companions import Companion
 from windlass.model.settings import LogFormat, LogLevel
-from windlass.runner import exit_codes, interrupts
+from windlass.runner import exit_codes, interrupts, output_files
 from windlass.runner.local import data_folders, process, records
 from windlass.runner.local.process import DaemonError
 from windlass.runner.local.records import DaemonOptions, Record
@@ -93,7 +93,7 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
         fake_gpus=arguments.fake_gpus,
         timeout=arguments.timeout,
         reads_logs=arguments.logs is not False,
-        outputs=_outputs_folder(),
+        outputs=output_files.default_folder(os.environ),
         report=_report_file(arguments.report),
         is_verbose=arguments.verbose,
         injections=fault_options.parse(arguments.injected, [job.roles for job in plan.jobs]),
@@ -279,13 +279,6 @@ def _runs_folder() -> Iterator[Path]:
         if errors.is_disk_full(error):
             raise CommandError(errors.os_error_message(error, runs)) from error
         raise click.UsageError(f"cannot use {runs}: {error.strerror or error}") from error
-
-
-def _outputs_folder() -> Path | None:
-    """Return the folder that keeps the output of tasks; None if the user has no home directory."""
-    with contextlib.suppress(RuntimeError):
-        return data_folders.state_folder(os.environ) / "output"
-    return None
 
 
 def _report_file(path: Path | None) -> Path | None:

@@ -76,12 +76,13 @@ def status(name: str | None, watches: bool, has_history: bool, output: str, clus
     """
     if watches and output == "json":
         raise click.UsageError("--watch and --output json are mutually exclusive")
-    if has_history:
-        cluster_options.run(cluster, _history, name, is_json=output == "json")
-    elif watches:
-        cluster_options.run(cluster, _watch, name)
-    else:
-        cluster_options.run(cluster, _status, name, is_json=output == "json")
+    with cluster_options.naming_kept_output(name):
+        if has_history:
+            cluster_options.run(cluster, _history, name, is_json=output == "json")
+        elif watches:
+            cluster_options.run(cluster, _watch, name)
+        else:
+            cluster_options.run(cluster, _status, name, is_json=output == "json")
 
 
 async def _history(connection: "Connection", name: str | None, *, is_json: bool) -> None:
@@ -136,19 +137,29 @@ async def _watch(connection: "Connection", name: str | None) -> None:
                 found = changed
                 yield
 
-    async def read() -> "Framework":
+    async def read() -> "tuple[Framework, JobView]":
         if found is None:
             raise ObjectDeletedError("the job was deleted")
-        return found
+        return found, await _view(connection, found)
 
-    def is_over(framework: "Framework") -> bool:
-        return framework.status is not None and framework.status.state is State.COMPLETED
+    def is_over(shown: "tuple[Framework, JobView]") -> bool:
+        status = shown[0].status
+        return status is not None and status.state is State.COMPLETED
 
     await refreshing.show(changes(framework), read, lambda *shown: tuple(_shown(*shown)), is_over)
 
 
-def _shown(framework: "Framework", now: datetime, width: int | None) -> Iterator[str]:
-    for text in lines(framework, now, width):
+async def _view(connection: "Connection", framework: "Framework") -> "JobView":
+    from windlass.client import views
+    from windlass.client.explain import pending
+
+    (view,) = await pending.with_reasons(connection, [(framework, views.job_view(framework))])
+    return view
+
+
+def _shown(job: "tuple[Framework, JobView]", now: datetime, width: int | None) -> Iterator[str]:
+    framework, view = job
+    for text in lines(framework, now, width, view):
         yield from text.splitlines() or [""]
 
 
@@ -156,7 +167,7 @@ async def _status(connection: "Connection", name: str | None, *, is_json: bool) 
     import msgspec
 
     from windlass.cli import json_output
-    from windlass.client import jobs, lookup, plain_jobs, views
+    from windlass.client import jobs, lookup, plain_jobs
     from windlass.client.companions import status as companion_status
     from windlass.wire import codec
 
@@ -169,7 +180,7 @@ async def _status(connection: "Connection", name: str | None, *, is_json: bool) 
             if plain_jobs.is_plain(framework)
             else msgspec.Raw(await lookup.read_raw(connection, framework))
         )
-        view = views.job_view(codec.read_framework(body))
+        view = await _view(connection, framework)
         body = json_output.with_fields(body, verdict=view.verdict, message=view.message)
         click.echo(json_output.indented(body))
         return
@@ -182,7 +193,8 @@ async def _status(connection: "Connection", name: str | None, *, is_json: bool) 
             f"the job {name} does not exist in the namespace {connection.namespace}, but its companions do:"
         )
     else:
-        click.echo("\n".join(lines(framework, datetime.now(UTC), tables.terminal_width())))
+        view = await _view(connection, framework)
+        click.echo("\n".join(lines(framework, datetime.now(UTC), tables.terminal_width(), view)))
     if found:
         click.echo("\n".join(("", *companion_lines(found, tables.terminal_width()))))
     for note in dict.fromkeys(notes if found else ()):
@@ -192,7 +204,7 @@ async def _status(connection: "Connection", name: str | None, *, is_json: bool) 
 def lines(
     framework: "Framework", now: datetime, width: int | None, view: "JobView | None" = None
 ) -> Iterator[str]:
-    """Yield the status of a job. `view` is that of a deleted job."""
+    """Yield the status of a job. `view` is that of a deleted job, or has the reasons of pending tasks."""
     from windlass.client import views
 
     view = view or views.job_view(framework)

@@ -40,12 +40,15 @@ def why(name: str | None, lines: int, output: str, cluster: ClusterOptions) -> N
     \b
         windlass why digits
     """
-    found = cluster_options.run(cluster, _read, name, lines)
+    with cluster_options.naming_kept_output(name):
+        found = cluster_options.run(cluster, _read, name, lines)
     if output == "json":
         click.echo(json_output.encode(found))
         return
     for line in text_lines(found, datetime.now(UTC)):
         click.echo(untrusted_text.escaped(line))
+    if folder := cluster_options.kept_output(found.job):
+        click.echo(f"\nOutput of the last `windlass run` of {found.job}: {folder}")
 
 
 async def _read(connection: "Connection", name: str | None, lines: int) -> "Explanation":
@@ -59,13 +62,14 @@ async def _read(connection: "Connection", name: str | None, lines: int) -> "Expl
 
 def text_lines(found: "Explanation", now: datetime) -> Iterator[str]:
     """Yield the verdict, the last frames of the traceback, the history, and the details."""
-    from windlass.client.explain import pending
     from windlass.client.views import JobState
     from windlass.model import verdict
 
     duration = verdict.format_duration((now - found.since).total_seconds()) if found.since else ""
-    continues = found.state in (JobState.PENDING, JobState.RUNNING)
+    continues = found.state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED, JobState.HELD)
     when = f"for {duration}" if continues else f"{duration} ago"
+    if found.state is JobState.SUSPENDED and found.since is not None:
+        when = f"since {event_lines.format_local_time(found.since)}, {when}"
     yield f"{found.message} ({when})" if duration else found.message
     failure = found.failure
     if failure is not None and failure.hint:
@@ -75,10 +79,10 @@ def text_lines(found: "Explanation", now: datetime) -> Iterator[str]:
     if failure is not None:
         yield from _last_lines(failure)
     yield from _history(found, now)
-    if found.waits:
+    if len(found.waits) > 1 or (found.waits and failure is not None):
         yield from ("", "Pending")
         for wait in found.waits:
-            yield f"  {pending.shorten_names(wait.tasks)}: {wait.reason}"
+            yield f"  {wait}{f'. {wait.advice}' if wait.advice and not found.advice else ''}"
     if failure is not None:
         yield from _details(failure, found)
     elif found.outcome is not None and found.outcome.because:

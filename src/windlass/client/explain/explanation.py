@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from windlass.client import events as job_events
-from windlass.client import history, plain_jobs, tasks, views
+from windlass.client import history, plain_jobs, tasks, views, waiting
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.explain import failures, pending
@@ -24,10 +24,12 @@ from windlass.client.history import JobHistory
 from windlass.client.logs import container_log, earlier
 from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
+from windlass.client.submit import node_capacity
 from windlass.client.views import JobState, JobView
 from windlass.kubeapi.errors import ApiError, ForbiddenError
 from windlass.model import tracebacks, verdict
 from windlass.model.framework import Framework
+from windlass.wire import codec
 
 NO_CONTROLLER_SECONDS = 15.0
 """Age after which a job without status is assumed to have no controller."""
@@ -88,6 +90,7 @@ def explain(
     view = view or views.job_view(framework)
     failure = failures.first_failure(framework)
     outcome = _outcome(framework)
+    can_wait = outcome is None and view.state not in (JobState.SUSPENDED, JobState.HELD)
     is_plain = plain_jobs.is_plain(framework)  # Kubernetes retries its pods, and does not say why
     explanation = Explanation(
         job=framework.name,
@@ -101,7 +104,7 @@ def explain(
         failure=None if failure is None else failures.with_hint(failure, framework),
         job_retries=None if is_plain else explain_retries.of_job(framework),
         task_retries=explain_retries.of_task(framework, failure.task) if failure and not is_plain else None,
-        waits=() if outcome is not None else pending.pending_tasks(framework, pods, events),
+        waits=pending.pending_tasks(framework, pods, events) if can_wait else (),
         history=_history(framework, events),
     )
     message, advice = _summarize(framework, view, explanation, now)
@@ -153,12 +156,12 @@ def _summarize(
                 "Set its executionType to Start to start it.",
             )
         case JobState.SUSPENDED:
-            return view.message, f"Resume it with `windlass resume {view.name}`."
+            return view.message, f"Its pods are deleted. Resume it with `windlass resume {view.name}`."
         case JobState.PENDING:
             message, advice = _summarize_pending(view, explanation)
             return f"{view.name} {message}", advice
         case JobState.RUNNING:
-            return _summarize_running(view, explanation), ""
+            return _summarize_running(view, explanation)
         case JobState.STOPPING:
             return f"{view.message}; its pods are being deleted", ""
     return view.message, ""
@@ -180,19 +183,26 @@ def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]
 
 
 def _summarize_pending(view: JobView, explanation: Explanation) -> tuple[str, str]:
-    if explanation.waits:
-        first = explanation.waits[0]
-        return f"is pending: {pending.shorten_names(first.tasks)}: {first.reason}", ""
+    named, advice = _summarize_waits(explanation.waits)
+    if named:
+        return f"is pending: {named}", advice
     if not any(view.roles.values()):
         return "is pending: it has no tasks", f"Add a task with `windlass scale {view.name} ROLE=1`."
     return f"is about to start attempt {view.attempt}", ""
 
 
-def _summarize_running(view: JobView, explanation: Explanation) -> str:
+def _summarize_running(view: JobView, explanation: Explanation) -> tuple[str, str]:
     if explanation.failure is not None:
-        return f"{view.message}; {explanation.failure.message}"
-    waiting = [name for wait in explanation.waits for name in wait.tasks]
-    return f"{view.message}; pending: {pending.shorten_names(waiting)}" if waiting else view.message
+        return f"{view.message}; {explanation.failure.message}", ""
+    named, advice = _summarize_waits(explanation.waits)
+    return f"{view.message}; pending: {named}" if named else view.message, advice
+
+
+def _summarize_waits(waits: Sequence[PendingTasks]) -> tuple[str, str]:
+    """Return the pending tasks with their reason and advice, or only their names if there are several reasons."""
+    if len(waits) == 1:
+        return str(waits[0]), waits[0].advice
+    return pending.shorten_names([name for wait in waits for name in wait.tasks]), ""
 
 
 # Reading from the cluster
@@ -221,7 +231,9 @@ async def read_history(connection: Connection, found: JobHistory, lines: int, no
     with contextlib.suppress(ForbiddenError):
         events = await job_events.read(connection, framework)
     events = history.with_recorded(events, found.records)
-    explanation = explain(framework, pods, events, now, found.view)
+    explanation = await _with_shortages(
+        connection, framework, explain(framework, pods, events, now, found.view)
+    )
     if explanation.failure is None:
         return explanation
     failure, log = await _with_lines(connection, explanation.failure, found, pods, lines)
@@ -233,6 +245,21 @@ async def read_history(connection: Connection, found: JobHistory, lines: int, no
         explanation = msgspec.structs.replace(explanation, message=message)
         failure = msgspec.structs.replace(failure, message=f"{failure.message}: {error}")
     return msgspec.structs.replace(explanation, failure=failures.with_hint(failure, framework))
+
+
+async def _with_shortages(
+    connection: Connection, framework: Framework, explanation: Explanation
+) -> Explanation:
+    """Replace the advice if every node of the cluster is too small for a pending task."""
+    if not any(wait.reason.startswith(waiting.NO_NODE) for wait in explanation.waits):
+        return explanation
+    body = msgspec.json.decode(codec.encode_framework(framework))
+    found = await node_capacity.shortages(connection, [(framework.name, body)])
+    if not found:
+        return explanation
+    sentences = (f"{each[0].upper()}{each[1:]}." for _, each in found)
+    advice = " ".join((*sentences, "Request less, or add a node that is large enough."))
+    return msgspec.structs.replace(explanation, advice=advice)
 
 
 async def _with_lines(

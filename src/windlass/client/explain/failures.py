@@ -7,12 +7,14 @@ import msgspec
 from windlass.client import tasks, views
 from windlass.client.pods import Task
 from windlass.model import verdict
+from windlass.model.base import Json
 from windlass.model.completion import (
     CompletionType,
     TaskAttemptCompletionStatus,
 )
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
+from windlass.render.framework import pods
 
 UNKNOWN = "unknown"
 MEANINGS = {
@@ -51,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lines_from: str = ""
     """Source of the lines: `log`, or `status` if the log has none or cannot be read; empty without lines."""
     hint: str = ""
-    """The probable cause of a bus error, and what to do; empty for other failures."""
+    """What to do, or the probable cause; empty if that is unknown."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
@@ -68,7 +70,7 @@ def first_failure(framework: Framework) -> Failure | None:
     if not failed:
         return None
     task, status, ended = min(failed, key=lambda each: _sort_key(framework, each[0], each[1]))
-    return _failure(task, status, ended)
+    return _failure(framework, task, status, ended)
 
 
 def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
@@ -83,7 +85,9 @@ def _sort_key(framework: Framework, task: Task, status: TaskStatus) -> tuple[dat
     return status.attempt_status.completion_time or status.transition_time or _LONG_AGO, not is_trigger
 
 
-def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus) -> Failure:
+def _failure(
+    framework: Framework, task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus
+) -> Failure:
     attempt = status.attempt_status
     container = verdict.failed_container(ended)
     lines = verdict.last_lines(ended)
@@ -104,11 +108,33 @@ def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus)
         signal=container.signal if container is not None else 0,
         lines=lines,
         lines_from="status" if lines else "",
+        hint=advice_on(framework, task, ended),
+    )
+
+
+def advice_on(framework: Framework, task: Task, ended: TaskAttemptCompletionStatus) -> str:
+    """Return what to do about a container that could not start or ran out of memory; empty for other failures."""
+    container = verdict.failed_container(ended)
+    if container is None:
+        return ""
+    role = framework.spec.role(task.role)
+    containers = ((role.task.pod.get("spec") or {}).get("containers") or ()) if role is not None else ()
+    spec: Json = next((each for each in containers if each.get("name") == container.name), {})
+    image = spec.get("image") or ""
+    if error := verdict.start_error(ended, "" if image == pods.NO_IMAGE else image):
+        return error.advice
+    if container.reason != "OOMKilled":
+        return ""
+    limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
+    return (
+        f"Request more memory{f' than {limit}' if limit else ''}: `resources: {{memory: …}}` in the job file."
     )
 
 
 def with_hint(failure: Failure, framework: Framework) -> Failure:
     """Add the hint. A data loader whose process had a bus error exits with another code, but reports it in its log."""
+    if failure.hint:
+        return failure
     is_bus_error = failure.code == _BUS_ERROR_CODE or failure.signal == _SIGBUS
     if not is_bus_error and not any("Bus error" in line for line in failure.lines):
         return failure

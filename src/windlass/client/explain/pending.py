@@ -1,15 +1,23 @@
-"""Find out why tasks are pending, without I/O."""
+"""Find out why tasks are pending."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from windlass.client import tasks
+from windlass.client import lookup, plain_jobs, pods, tasks, waiting
+from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.pods import Pod
+from windlass.client.views import JobState, JobView
+from windlass.client.waiting import Waiting
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.resources import PODS
+from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.states import CREATION_PENDING, CREATION_REQUESTED, PREPARING, RUNNING
 from windlass.model.status import TaskAttemptStatus, TaskStatus
+from windlass.wire.codec import InvalidFramework
 
 _WAITING = (CREATION_PENDING, CREATION_REQUESTED, PREPARING)
 _POSTPONED = "Postponed"
@@ -23,6 +31,10 @@ class PendingTasks(msgspec.Struct, frozen=True):
 
     tasks: tuple[str, ...]
     reason: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{shorten_names(self.tasks)}: {self.reason}"
 
 
 def pending_tasks(
@@ -30,28 +42,29 @@ def pending_tasks(
 ) -> tuple[PendingTasks, ...]:
     """Group pending tasks by reason, in the order of the tasks. Tasks that a scale-down deletes are left out."""
     by_name = {pod.name: pod for pod in pods}
-    found: dict[str, list[str]] = {}
+    found: dict[Waiting, list[str]] = {}
     for task, status in tasks.statuses(framework):
-        reason = "" if status.deletion_pending else _reason(status, by_name, events)
-        if reason:
-            found.setdefault(reason, []).append(str(task))
-    return tuple(PendingTasks(tuple(names), reason) for reason, names in found.items())
+        cause = None if status.deletion_pending else _cause(status, by_name, events)
+        if cause is not None and cause.text:
+            found.setdefault(cause, []).append(str(task))
+    return tuple(PendingTasks(tuple(each), cause.text, cause.advice) for cause, each in found.items())
 
 
-def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> str:
-    """Return why the task is pending or a container of its pod is waiting; empty if neither is the case."""
+def _cause(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> Waiting | None:
+    """Return why the task is pending or a container of its pod is waiting; None if neither is the case."""
     pod = _pod_of(status.attempt_status, pods)
     if status.state is RUNNING and pod is not None:
-        return _restart_reason(pod)
+        return Waiting(_restart_reason(pod))
     if status.state not in _WAITING:
-        return ""
+        return None
     if pod is None:
-        return _last_message(events, lambda event: event.reason == _POSTPONED) or NO_POD
-    reason = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_container_names)), "")
-    is_unspecific = reason in ("", "ContainerCreating", "PodInitializing")
-    if is_unspecific:
-        return _last_message(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING
-    return reason
+        return _last_message(events, lambda event: event.reason == _POSTPONED) or Waiting(NO_POD)
+    causes = (waiting.of_container(pod, name) for name in pod.main_container_names)
+    cause = next((each for each in causes if each.text), Waiting(""))
+    if waiting.is_starting(cause.text):
+        last = _last_message(events, lambda event: event.is_warning and event.uid == pod.uid)
+        return last or Waiting(STARTING)
+    return cause
 
 
 def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
@@ -75,9 +88,61 @@ def _restart_reason(pod: Pod) -> str:
     return ""
 
 
-def _last_message(events: Sequence[Event], matches: Callable[[Event], bool]) -> str:
+def _last_message(events: Sequence[Event], matches: Callable[[Event], bool]) -> Waiting | None:
     found = [event for event in events if matches(event)]
-    return f"{found[-1].reason}: {found[-1].message}" if found else ""
+    return waiting.describe(found[-1].reason, found[-1].message) if found else None
+
+
+# Reasons in the views of jobs
+
+
+async def with_reasons(
+    connection: Connection,
+    jobs: Sequence[tuple[Framework | InvalidFramework, JobView]],
+    *,
+    in_all_namespaces: bool = False,
+) -> list[JobView]:
+    """Return the views, with the reasons of pending tasks. The permission for pods is optional."""
+    found: dict[tuple[str, str], list[Pod]] = {}
+    if any(_may_wait(framework, view) for framework, view in jobs):
+        namespace = "" if in_all_namespaces else connection.namespace
+        with contextlib.suppress(ForbiddenError):
+            listed = await lookup.list_objects(
+                connection, PODS, namespace, names.FRAMEWORK_NAME, field_selector="status.phase=Pending"
+            )
+            for pod in map(pods.decode, listed):
+                found.setdefault(pod.job_key, []).append(pod)
+    return [_with_reason(framework, view, found) for framework, view in jobs]
+
+
+def _may_wait(framework: Framework | InvalidFramework, view: JobView) -> bool:
+    """Return whether a task may be pending. The pods of a job without a Framework have other labels."""
+    if isinstance(framework, InvalidFramework) or plain_jobs.is_plain(framework):
+        return False
+    return view.state is JobState.PENDING or (view.state is JobState.RUNNING and view.running < view.total)
+
+
+def _with_reason(
+    framework: Framework | InvalidFramework, view: JobView, pods_by_job: dict[tuple[str, str], list[Pod]]
+) -> JobView:
+    of_name = pods_by_job.get((view.namespace, view.name), ())
+    if isinstance(framework, InvalidFramework) or not of_name or not _may_wait(framework, view):
+        return view
+    found = [pod for pod in of_name if pod.may_belong_to(framework)]
+    waits = [each for each in pending_tasks(framework, found, ()) if each.reason not in (STARTING, NO_POD)]
+    if not waits:
+        return view
+    reasons = {name: each.reason for each in waits for name in each.tasks}
+    reason = "; ".join(map(str, waits))
+    separator = "; pending: " if view.state is JobState.RUNNING else ": "
+    return msgspec.structs.replace(
+        view,
+        reason=reason,
+        message=f"{view.message}{separator}{reason}",
+        tasks=tuple(
+            msgspec.structs.replace(task, reason=reasons.get(task.name, task.reason)) for task in view.tasks
+        ),
+    )
 
 
 def shorten_names(names: Sequence[str], max_names: int = 4) -> str:

@@ -30,8 +30,6 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """maxRetryCount: -2 for always, -1 for any failure."""
     uncounted_limit: int | None = None
     """maxTransientRetryCount; None for no limit."""
-    is_fancy: bool = False
-    """fancyRetryPolicy: retries of transient failures are not counted, permanent failures are not retried."""
     follows: bool | None = None
     """Whether another attempt follows; None before the current attempt has ended."""
     at: datetime | None = None
@@ -87,7 +85,6 @@ def _retries(
         uncounted=max(0, total - counted - history.suspended_count),
         limit=policy.max_retry_count,
         uncounted_limit=policy.max_transient_retry_count,
-        is_fancy=policy.fancy_retry_policy,
     )
     if ended is None:
         return retries

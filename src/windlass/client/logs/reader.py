@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from windlass.client import jobs, lifecycle, tasks
+from windlass.client import jobs, lifecycle, tasks, waiting
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, InvalidJobError, ObjectNotFoundError
 from windlass.client.logs import container_log
@@ -148,7 +148,7 @@ def _no_log_message(
         return f"{subject} has no pod yet. See `windlass why {framework.name}`."
     pod = pods[0]
     container = options.container or pod.default_container
-    reason = tasks.waiting_reason(pod, container)
+    reason = waiting.waiting_reason(pod, container)
     return f"{subject} has not started yet{f': {reason}' if reason else ''}"
 
 

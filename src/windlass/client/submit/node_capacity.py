@@ -1,6 +1,6 @@
-"""Warn about tasks that are too large for every node of a cluster, if the user may list its nodes.
+"""Find tasks that are too large for every node of a cluster, if the user may list its nodes.
 
-A larger node may join later, so the job is submitted nevertheless.
+A larger node may join later, so a job is submitted nevertheless, with a warning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,44 +37,43 @@ class Node(msgspec.Struct, frozen=True):
 
 async def warnings(connection: Connection, plans: Sequence[SubmitPlan]) -> tuple[str, ...]:
     """Return the warnings about all jobs; none if the user may not list nodes."""
-    jobs = [job for plan in plans for job in plan.jobs if not plan.companions_only]
-    requests_something = any(
-        requests_of(role) or _selector(role) for job in jobs for role in roles_of(job.framework)
-    )
-    if not requests_something:
+    jobs = [(job.name, job.framework) for plan in plans for job in plan.jobs if not plan.companions_only]
+    found = await shortages(connection, jobs)
+    return tuple(f"{name}: {each}. The job stays pending until such a node joins." for name, each in found)
+
+
+async def shortages(connection: Connection, jobs: Sequence[tuple[str, Json]]) -> tuple[tuple[str, str], ...]:
+    """Return the names of jobs with tasks for which every node is too small, and why. `jobs` are Frameworks with their
+    names."""
+    roles = [(name, role) for name, framework in jobs for role in roles_of(framework)]
+    if not any(requests_of(role) or _selector(role) for _, role in roles):
         return ()
     try:
         listed = await lookup.list_objects(connection, NODES, "")
         nodes = [msgspec.json.decode(node, type=Node) for node in listed]
     except (ApiError, ClientError, msgspec.ValidationError):
         return ()
-    return tuple(
-        warning
-        for job in jobs
-        for role in roles_of(job.framework)
-        for warning in role_warnings(job.name, role, nodes)
-    )
+    return tuple((name, each) for name, role in roles for each in role_shortages(role, nodes))
 
 
-def role_warnings(job: str, role: Json, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the warnings about the tasks of a role."""
+def role_shortages(role: Json, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield what every node lacks for the tasks of a role."""
     selector = _selector(role)
     eligible = [
         node
         for node in nodes
         if not node.spec.unschedulable and selector.items() <= node.metadata.labels.items()
     ]
-    stays = "The job stays pending until such a node joins."
     if nodes and not eligible and selector:
         labels = ", ".join(f"{name}={value}" for name, value in selector.items())
-        yield f"{job}: {role['name']} requires a node with {labels}, and none of {len(nodes)} has these labels. {stays}"
+        yield f"{role['name']} requires a node with {labels}, and none of {len(nodes)} has these labels"
         return
     offered = [pod_resources.amounts_of(node.status.allocatable) for node in eligible]
     for shortage in pod_resources.shortages(requests_of(role), offered) if offered else ():
         yield (
-            f"{job}: each task of {role['name']} needs {shortage.needed_text}, "
+            f"each task of {role['name']} needs {shortage.needed_text}, "
             f"{'the only node' if len(eligible) == 1 else f'the largest of {len(eligible)} nodes'} has "
-            f"{shortage.offered_text}. {stays}"
+            f"{shortage.offered_text}"
         )
 
 

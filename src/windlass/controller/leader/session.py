@@ -49,6 +49,7 @@ class LeaderSession:
         field_manager: str,
         choose_ports: ChoosePorts | None = None,
         has_entrypoints: bool = True,
+        expects_all_definitions: bool = True,
     ) -> None:
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
@@ -120,7 +121,9 @@ class LeaderSession:
             namespaces=settings.namespaces,
             snapshot_settings=settings.log_object_snapshot,
         )
-        self._definition_monitor = DefinitionMonitor(transport.send, settings)
+        self._definition_monitor = DefinitionMonitor(
+            transport.send, settings, expects_all=expects_all_definitions
+        )
         self._manages_definitions = settings.manage_crds
         self._are_objects_listed = False
 
