@@ -126,11 +126,14 @@ def naming_kept_output(name: str | None) -> Iterator[None]:
 
 
 def kept_output(name: str | None) -> str:
-    """Return the folder with the output of the last `windlass run` of a job, or of any job; empty if there is none."""
+    """Return the folder with the output of the last `windlass run` of a job, or of any job without a name.
+
+    Empty if there is none.
+    """
     from windlass.client import paths
     from windlass.runner import output_files
 
-    folder = output_files.latest(output_files.default_folder(os.environ), name or "")
+    folder = output_files.latest(output_files.default_folder(os.environ), name)
     return paths.with_tilde(str(folder)) if folder is not None else ""
 
 

@@ -22,11 +22,11 @@ def default_folder(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
-def latest(parent: Path | None, name: str = "") -> Path | None:
-    """Return the folder of the last run of a name, or of any name; None if there is none."""
+def latest(parent: Path | None, name: str | None = None) -> Path | None:
+    """Return the folder of the last run of a name, or of any name if it is None; None if there is none."""
     if parent is None:
         return None
-    is_of_name = re.compile(rf"{re.escape(name) or '.+'}-[0-9a-f]{{4}}").fullmatch
+    is_of_name = re.compile(rf"{'.+' if name is None else re.escape(name)}-[0-9a-f]{{4}}").fullmatch
     with contextlib.suppress(OSError):
         found = [each for each in parent.iterdir() if is_of_name(each.name)]
         return max(found, key=lambda each: each.stat().st_mtime, default=None)
