@@ -19,7 +19,7 @@ from windlass.client.events import Event
 from windlass.client.explain import explanation
 from windlass.client.explain.explanation import Explanation
 from windlass.client.history import AttemptView
-from windlass.client.logs import earlier, reader
+from windlass.client.logs import earlier, reader, results
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
 from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS
@@ -34,15 +34,12 @@ from windlass.client.upload.transfer import Uploaded
 from windlass.client.views import JobView
 from windlass.client.wait import Until
 from windlass.model.framework import Framework
-from windlass.wire import progress
 from windlass.wire.codec import InvalidFramework
 from windlass.wire.progress import Value
 
 Paths = str | Path | Sequence[str | Path]
 ProgressCallback = Callable[[str], None]
 """Function that receives each progress message."""
-RESULT_LINES = 200
-"""Number of last lines in which the result line of a task is searched."""
 
 
 def _ignore(_: str) -> None:
@@ -366,9 +363,7 @@ class AsyncClient:
                     yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
-        """Return the events of a job and its pods, oldest first.
-
-        They include recorded events that the cluster no longer has. It also works for a deleted job that has records.
+        """Return the events of a job and its pods, oldest first, with recorded ones that the cluster no longer has.
 
         >>> isinstance(client.events("digits"), tuple)
         True
@@ -378,9 +373,7 @@ class AsyncClient:
             return tuple(history.with_recorded(await events.read(connection, found.framework), found.records))
 
     async def history(self, name: str) -> tuple[AttemptView, ...]:
-        """Return the recorded attempts of a job and the current one, oldest first.
-
-        It also works for a deleted job that has records.
+        """Return the recorded attempts of a job and the current one, oldest first, even if the job was deleted.
 
         >>> [attempt.attempt for attempt in client.history("digits")]
         [0]
@@ -406,9 +399,7 @@ class AsyncClient:
             ...     client.report("digits", f"{folder}/report.html")
         """
         async with self._connected() as connection:
-            with Path(path).open("wb") as file:
-                report_format = writing.format_of(Path(path))
-                await writing.write(connection, name, file.write, report_format, has_all_logs=logs)
+            await writing.write_file(connection, name, Path(path), has_all_logs=logs)
 
     async def result(self, name: str, task: str = "") -> dict[str, Value]:
         """Return the values of the last result line of a job, e.g. of `result: accuracy=0.97 loss=0.1`, or of
@@ -420,20 +411,7 @@ class AsyncClient:
             {}
         """
         async with self._connected() as connection:
-            framework = await jobs.find(connection, name)
-            order = {"chief-0": 0, "worker-0": 1}
-            names = (
-                [task] if task else sorted(tasks.task_names(framework), key=lambda each: order.get(each, 2))
-            )
-            options = LogOptions(tail=RESULT_LINES)
-            for each in names:
-                found: dict[str, Value] = {}
-                async with contextlib.aclosing(reader.read_by_name(connection, name, each, options)) as lines:
-                    async for line in lines:
-                        found = progress.parse_result(line.text) or found
-                if found:
-                    return found
-        return {}
+            return await results.read(connection, name, task)
 
     def _in_namespace(self, namespace: str) -> "AsyncClient":
         """Return a client for another namespace, which is closed with this one."""

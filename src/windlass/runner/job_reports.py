@@ -57,9 +57,8 @@ class ReportWriter:
         from windlass.client.report import writing
         from windlass.kubeapi import access
 
-        with path.open("wb") as file:
-            async with connected_with(access.unix(self._socket), job.namespace) as connection:
-                await writing.write(connection, job.name, file.write, writing.format_of(path), notes=notes)
+        async with connected_with(access.unix(self._socket), job.namespace) as connection:
+            await writing.write_file(connection, job.name, path, notes=notes)
 
     def _report(self, message: str) -> None:
         self._reporter.report(Line(Topic.NOTE, now(), "cluster", "Report", message))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Protocol
 
 import msgspec
@@ -74,6 +74,14 @@ async def write(
                 writer.add_line(line.time, line.text)
         writer.end_log("; ".join(opened.notes))
     writer.end()
+
+
+async def write_file(
+    connection: Connection, name: str, path: Path, *, has_all_logs: bool = False, notes: Sequence[str] = ()
+) -> None:
+    """Write the report to a file, in the format of its suffix. Raises the errors of `write`, and OSError."""
+    with path.open("wb") as file:
+        await write(connection, name, file.write, format_of(path), has_all_logs=has_all_logs, notes=notes)
 
 
 class JsonWriter:
