@@ -39,9 +39,9 @@ def test_second_job_waits_for_the_gpu_and_a_third_sees_none(home: Home) -> None:
     )
     lines = home.run(*jobs, options=("--fake-gpus", "1", "--output", "json")).expect(0).json_lines
     tasks = ("gpu/worker-0", "gpu/worker-1")
-    waited = [text for task in tasks for text in messages(lines, task) if "FailedScheduling" in text]
-    assert len(waited) == 1
-    assert "Insufficient nvidia.com/gpu" in waited[0]
+    (waiting,) = (line for line in lines if line.get("reason") == "FailedScheduling")
+    assert waiting["object"] in tasks
+    assert waiting["message"] == "no suitable node: the only node has too few free nvidia.com/gpu"
     both = "sees GPU-fake-0, GPU-fake-0"
     assert output(lines) == {**dict.fromkeys(tasks, both), "cpu/worker-0": "sees , void"}
 
