@@ -15,12 +15,15 @@ from windlass.kubeapi import requests, responses
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
+from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.wire import codec, diagnostics
 from windlass.wire.codec import InvalidFramework
 
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 """The API groups in the order in which they are queried. Frameworks of job files belong to the first one."""
+
+_USER_METADATA = ("name", "namespace", "labels", "annotations")
 
 # One Framework
 
@@ -66,6 +69,13 @@ async def read_raw(connection: Connection, framework: Framework) -> bytes:
     return await connection.send(
         requests.get(frameworks(framework.group), connection.namespace, framework.name)
     )
+
+
+async def read_manifest(connection: Connection, framework: Framework) -> Json:
+    """Return the Framework as a user would write it: without the fields that the API server and the controller set."""
+    body: Json = msgspec.json.decode(await read_raw(connection, framework))
+    metadata = {key: value for key, value in body["metadata"].items() if key in _USER_METADATA}
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}
 
 
 def require_valid(found: Framework | InvalidFramework) -> Framework:

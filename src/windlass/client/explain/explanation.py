@@ -20,6 +20,7 @@ from windlass.client.explain import retries as explain_retries
 from windlass.client.explain.failures import Failure
 from windlass.client.explain.pending import PendingTasks
 from windlass.client.explain.retries import Retries
+from windlass.client.history import JobHistory
 from windlass.client.logs import container_log
 from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
@@ -202,19 +203,23 @@ async def read(
     name: str,
     *,
     lines: int = LAST_LINES,
+    found: JobHistory | None = None,
+    has_pods: bool = True,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Explanation:
     """Explain a job, or the last one of that name from its records if it was deleted.
+
+    `found` is the job if it was just read. Without `has_pods`, the pods are not read, because there are too many.
 
     Permissions for pods and events are optional.
 
     Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
-    found = await history.find(connection, name)
+    found = found or await history.find(connection, name)
     framework = found.framework
     pods: list[Pod] = []
     events: list[Event] = []
-    if not found.is_deleted:
+    if has_pods and not found.is_deleted:
         with contextlib.suppress(ForbiddenError):
             pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):

@@ -35,9 +35,9 @@ async def read_batches(
     """Yield the log lines of one attempt of the job, or of all attempts in their order. The lines of retried tasks are
     included. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     tasks.require_tasks(job.framework, selector)
-    selected = [each for each in _attempts(job) if attempt in (ALL_ATTEMPTS, each[0])]
+    selected = [each for each in attempts_of(job) if attempt in (ALL_ATTEMPTS, each[0])]
     if not selected:
-        known = ", ".join(str(number) for number, _, _ in _attempts(job))
+        known = ", ".join(str(number) for number, _, _ in attempts_of(job))
         raise ObjectNotFoundError(
             f"there is no attempt {attempt} of {job.framework.name}: recorded attempts: {known or 'none'}"
         )
@@ -77,7 +77,7 @@ async def read_by_name(
                 yield line
 
 
-def _attempts(job: JobHistory) -> list[tuple[int, Framework, tuple[EndedTaskAttempt, ...]]]:
+def attempts_of(job: JobHistory) -> list[tuple[int, Framework, tuple[EndedTaskAttempt, ...]]]:
     """Return the attempts of the job: the recorded ones, and the current one."""
     found = [(each.spec.attempt, each.framework, tuple(each.task_attempts())) for each in job.records]
     status = job.framework.status

@@ -1,0 +1,275 @@
+"""The JSON of the API, from which its OpenAPI document is generated.
+
+Times are RFC 3339 strings with milliseconds, in bars and points milliseconds since 1970. Durations are seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+
+def stamp(time: datetime | None) -> str | None:
+    if time is None:
+        return None
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else int(time.timestamp() * 1000)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pass
+
+
+class ErrorBody(Answer, frozen=True, kw_only=True):
+    code: str
+    message: str
+    """What failed, why, and what to do."""
+
+
+class Error(Answer, frozen=True, kw_only=True):
+    error: ErrorBody
+
+
+# Sessions
+
+
+class Mode(StrEnum):
+    LINK = "link"
+    """The viewer opened the one-time link of `windlass ui`. Requests have the identity of its kubeconfig."""
+    TOKEN = "token"  # noqa: S105 — a mode
+    """The viewer logged in with a token."""
+    HEADER = "header"
+    """A proxy forwards the token of the viewer with each request."""
+
+
+class ClusterInfo(Answer, frozen=True, kw_only=True):
+    name: str
+    kind: str
+    """`embedded` or `kubernetes`."""
+    server: str
+
+
+class SessionInfo(Answer, frozen=True, kw_only=True):
+    user: str
+    cluster: ClusterInfo
+    namespace: str
+    csrf_token: str
+    """The value of the header X-Windlass-CSRF that POST and DELETE require."""
+    expires_at: str | None
+    version: str
+    mode: Mode
+
+
+class Login(Answer, frozen=True, kw_only=True):
+    token: str
+
+
+class Done(Answer, frozen=True, kw_only=True):
+    ok: bool = True
+
+
+class Namespaces(Answer, frozen=True, kw_only=True):
+    items: Sequence[str]
+    all: bool
+    """Whether the viewer may list the jobs of all namespaces."""
+
+
+# Jobs
+
+
+class RoleCounts(Answer, frozen=True, kw_only=True):
+    name: str
+    tasks: int
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    waiting: int = 0
+
+
+class RetryCounts(Answer, frozen=True, kw_only=True):
+    total: int = 0
+    by_class: Mapping[str, int] = {}
+
+
+class Progress(Answer, frozen=True, kw_only=True):
+    value: float | None
+    text: str
+
+
+class Resources(Answer, frozen=True, kw_only=True):
+    cpu: float = 0
+    """Cores."""
+    memory: int = 0
+    """Bytes."""
+    gpus: int = 0
+
+
+class JobRow(Answer, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    verdict: str
+    """The state in one word, e.g. `failed`."""
+    message: str
+    roles: Sequence[RoleCounts] = ()
+    retries: RetryCounts = RetryCounts()
+    created: str | None = None
+    started: str | None = None
+    finished: str | None = None
+    duration_seconds: float | None = None
+    """Duration of a finished job. That of a running one counts from `started`."""
+    progress: Progress | None = None
+    resources: Resources = Resources()
+    attempt: int = 0
+    suspended: bool = False
+    exists: bool = True
+    """False: the job was deleted, and its records are left."""
+
+
+class JobList(Answer, frozen=True, kw_only=True):
+    items: Sequence[JobRow]
+    total: int
+    counts: Mapping[str, int]
+    """Number of jobs by state, before the filter by state."""
+    page: int
+    size: int
+
+
+class JobKey(Answer, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+
+
+class JobRows(Answer, frozen=True, kw_only=True):
+    upserts: Sequence[JobRow]
+    deleted: Sequence[JobKey]
+
+
+class Action(StrEnum):
+    STOP = "stop"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    DELETE = "delete"
+    RUN_AGAIN = "run-again"
+
+
+class ActionRequest(Answer, frozen=True, kw_only=True):
+    action: Action
+    jobs: Sequence[JobKey]
+
+
+class ActionResult(JobKey, frozen=True, kw_only=True):
+    ok: bool
+    message: str
+    created_name: str | None = None
+
+
+class ActionResults(Answer, frozen=True, kw_only=True):
+    results: Sequence[ActionResult]
+
+
+class TaskRow(Answer, frozen=True, kw_only=True):
+    role: str
+    index: int
+    state: str
+    node: str
+    pod_name: str
+    message: str
+
+
+class Permissions(Answer, frozen=True, kw_only=True):
+    stop: bool
+    suspend: bool
+    resume: bool
+    delete: bool
+    run_again: bool
+    logs: bool
+
+
+class JobDetail(JobRow, frozen=True, kw_only=True):
+    why: Sequence[str]
+    """Paragraphs, which may have several lines."""
+    facts: Mapping[str, str]
+    spec: str
+    """The Framework as YAML."""
+    tasks: Sequence[TaskRow]
+    """The first 1,000 tasks."""
+    permissions: Permissions
+    attempts: Sequence[int]
+    outputs: str = ""
+
+
+# Timeline
+
+BAR_COLUMNS = (
+    "role",
+    "index",
+    "attempt",
+    "taskAttempt",
+    "node",
+    "created",
+    "scheduled",
+    "started",
+    "finished",
+    "outcome",
+    "exitCode",
+    "class",
+)
+
+
+class JobAttempt(Answer, frozen=True, kw_only=True):
+    attempt: int
+    started: int | None
+    finished: int | None
+    outcome: str
+    reason: str
+
+
+class EventTick(Answer, frozen=True, kw_only=True):
+    time: int
+    reason: str
+    message: str
+    object: str
+    type: str
+
+
+class TimelineAnswer(Answer, frozen=True, kw_only=True):
+    now: int
+    start: int
+    end: int
+    columns: Sequence[str]
+    bars: Sequence[Sequence[str | int | None]]
+    """Attempts of tasks, with the values of `columns`."""
+    job_attempts: Sequence[JobAttempt]
+    events: Sequence[EventTick]
+
+
+class StateTime(Answer, frozen=True, kw_only=True):
+    state: str
+    time: str | None
+
+
+class ContainerExit(Answer, frozen=True, kw_only=True):
+    container: str
+    code: int
+    signal: int
+    reason: str
+
+
+class TaskAttemptDetail(Answer, frozen=True, kw_only=True):
+    task: str
+    attempt: int
+    task_attempt: int
+    node: str
+    pod_name: str
+    times: Sequence[StateTime]
+    exit_codes: Sequence[ContainerExit]
+    class_: str = msgspec.field(name="class")
+    decision: str
+    decision_reason: str
+    last_lines: Sequence[str]
