@@ -31,6 +31,10 @@ def find_error(lines: Sequence[str]) -> str:
     return _shortened(last) if _MENTIONS_ERROR.search(last) else ""
 
 
+def mentions_error(line: str) -> bool:
+    return _START.match(line) is not None or _MENTIONS_ERROR.search(line) is not None
+
+
 def select_last_lines(lines: Sequence[str], count: int) -> Sequence[str]:
     """Return the last frames of the last traceback, at most `count` lines, or else the last `count` lines."""
     if count <= 0:

@@ -163,12 +163,23 @@ class EventStream:
 
 
 @contextlib.asynccontextmanager
-async def pieces(call: Call, content_type: str, **headers: str) -> AsyncIterator[web.StreamResponse]:
-    """Open a response of any length."""
+async def pieces(
+    call: Call,
+    content_type: str,
+    error_line: Callable[[str], bytes],
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[web.StreamResponse]:
+    """Open a response of any length. An error in the block ends it with a line."""
     response = web.StreamResponse(
-        headers={"Content-Type": content_type, "X-Accel-Buffering": "no", **headers}
+        headers={"Content-Type": content_type, "X-Accel-Buffering": "no", **(headers or {})}
     )
     await response.prepare(call.request)
     with contextlib.suppress(ConnectionError):
-        yield response
+        try:
+            yield response
+        except Exception as error:
+            problem = problems.from_error(error, call.viewer.connection)
+            if problem is None:
+                raise
+            await response.write(error_line(problem.message))
         await response.write_eof()

@@ -273,3 +273,22 @@ class TaskAttemptDetail(Answer, frozen=True, kw_only=True):
     decision: str
     decision_reason: str
     last_lines: Sequence[str]
+
+
+# Logs
+
+
+class LogLine(Answer, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    task: str
+    """The task, and the container if its pod has several."""
+    attempt: int
+    """Attempt of the task."""
+    time: str
+    text: str
+    more: bool = False
+    """Whether the line continues in the next object of the task."""
+
+
+class LogGap(Answer, frozen=True, kw_only=True):
+    gap: str
+    """Why lines are missing."""

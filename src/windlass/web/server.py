@@ -18,10 +18,13 @@ from aiohttp import web
 from windlass import __version__
 from windlass.client.connection import Connection
 from windlass.client.errors import CredentialsRejectedError
-from windlass.web import jobs, openapi, page, problems
+from windlass.client.logs.search import SearchResult
+from windlass.web import actions, jobs, logs, openapi, page, problems
 from windlass.web.calls import Call, Handler, Parameter, Route, json_response
 from windlass.web.problems import ProblemError
 from windlass.web.schema import (
+    ActionRequest,
+    ActionResults,
     ClusterInfo,
     Done,
     Error,
@@ -30,6 +33,7 @@ from windlass.web.schema import (
     JobList,
     JobRows,
     Login,
+    LogLine,
     Mode,
     Namespaces,
     SessionInfo,
@@ -73,6 +77,10 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NAMESPACE = Parameter("namespace", "Namespace, or `*` for all (default: that of the session).")
+_LOG_SELECTION = (
+    Parameter("task", "Tasks and roles, separated by commas, e.g. `worker-0` (default: all tasks)."),
+    Parameter("attempt", "Attempt of the job, or `all` (default: the current one)."),
+)
 _JOB = f"{API}/jobs/{{namespace}}/{{name}}"
 _ATTEMPT = r"{attempt:\d{1,9}}/tasks/{role:[a-z0-9]{1,63}}-{index:\d{1,5}}/{task_attempt:\d{1,9}}"
 
@@ -104,6 +112,14 @@ ROUTES: tuple[Route, ...] = (
         query=(_NAMESPACE,),
         content_type="text/event-stream",
     ),
+    Route(
+        "POST",
+        f"{API}/jobs/actions",
+        actions.act,
+        "Stop, suspend, resume, delete or run jobs again.",
+        ActionResults,
+        ActionRequest,
+    ),
     Route("GET", _JOB, jobs.read_job, "Read a job.", JobDetail),
     Route(
         "GET",
@@ -126,6 +142,39 @@ ROUTES: tuple[Route, ...] = (
         jobs.read_task_attempt,
         "Read an attempt of a task.",
         TaskAttemptDetail,
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/logs",
+        logs.read_logs,
+        "Read or follow logs: one object per line, a log line or `{gap}`.",
+        LogLine,
+        query=(
+            *_LOG_SELECTION,
+            Parameter("tail", "Number of last lines of each container (default: 500)."),
+            Parameter("follow", "1: follow the logs of the current attempt until the job has completed."),
+        ),
+        content_type=logs.NDJSON,
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/logs/search",
+        logs.search_logs,
+        "Search whole logs, regardless of case.",
+        SearchResult,
+        query=(
+            *_LOG_SELECTION,
+            Parameter("q", "The text."),
+            Parameter("regex", "1: the text is a regular expression of RE2."),
+        ),
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/logs/download",
+        logs.download_logs,
+        "Download whole logs.",
+        query=_LOG_SELECTION,
+        content_type="text/plain",
     ),
 )
 
@@ -231,6 +280,8 @@ class Server:
             problem = found
         else:
             return response
+        if request.writer.output_size:
+            raise ConnectionResetError("the response has already started")
         if not is_api:
             return page.text_page(problem.message, status=problem.status)
         return json_response(
