@@ -3,7 +3,7 @@
 A user with permissions for only one of the two groups can use the Frameworks of that group.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
@@ -158,15 +158,22 @@ async def list_objects(
     connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
 ) -> list[msgspec.Raw]:
     """Return all objects of a kind, or those that the selector matches. An empty `namespace` stands for all."""
-    found: list[msgspec.Raw] = []
+    pages = list_pages(connection, resource, namespace, label_selector)
+    return [body async for page in pages for body in page]
+
+
+async def list_pages(
+    connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
+) -> AsyncIterator[Sequence[msgspec.Raw]]:
+    """Yield the objects of `list_objects` page by page."""
     token = ""
     while True:
         request = requests.list_page(resource, namespace, label_selector, continue_token=token)
         page = responses.decode_page(await connection.send(request))
-        found += page.objects
+        yield page.objects
         token = page.metadata.continue_
         if not token:
-            return found
+            return
 
 
 def _namespace_and_name(body: msgspec.Raw) -> tuple[str, str]:

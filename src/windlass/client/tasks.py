@@ -39,6 +39,13 @@ class TaskSelector(msgspec.Struct, frozen=True):
         is_first = self.role in ("", task.role) and self.index in (None, task.index)
         return is_first or any(each.matches(task) for each in self.others)
 
+    def matches_label(self, label: str) -> bool:
+        """Return whether the task, or a task of the role, with this name is selected."""
+        found = _TASK.fullmatch(label)
+        if found is not None:
+            return self.matches(Task(found["role"], int(found["index"])))
+        return any(each.role in ("", label) for each in (self, *self.others))
+
 
 def parse_task(text: str) -> tuple[str, Task]:
     """Parse `digits/worker-1` into the job and the task. Raises ValueError."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +34,8 @@ class Call:
         self.csrf_token = csrf_token
         self.is_alive: Callable[[], bool] = lambda: True
         """Whether the session still exists; a call of a stream counts as use."""
+        self.is_own_machine = False
+        """Whether the server runs on the machine of the viewer, as the viewer."""
 
     @property
     def namespace(self) -> str:

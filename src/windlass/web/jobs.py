@@ -21,6 +21,7 @@ from windlass.web.schema import (
     JobList,
     JobRow,
     JobRows,
+    NamespacePermissions,
     Namespaces,
     Permissions,
     TaskAttemptDetail,
@@ -53,6 +54,13 @@ async def namespaces(call: Call) -> Namespaces:
     return Namespaces(items=tuple(sorted({*found, viewer.connection.namespace})), all=may_list_all)
 
 
+async def read_permissions(call: Call) -> NamespacePermissions:
+    scope = call.scope()
+    found = await call.viewer.permissions("" if scope == "*" else scope)
+    fields = {name: getattr(found, name) for name in Permissions.__struct_fields__}
+    return NamespacePermissions(**fields, submit=found.run_again)
+
+
 async def list_jobs(call: Call) -> JobList:
     sort = call.query("sort", "-created")
     key = _SORT_KEYS.get(sort.removeprefix("-"))
@@ -67,7 +75,7 @@ async def list_jobs(call: Call) -> JobList:
     found = [
         row
         for row in await _read(watch, watch.keys())
-        if not text or text in f"{row.namespace}/{row.name} {row.message}".casefold()
+        if not text or text in f"{row.namespace}/{row.name} {row.verdict} {row.message}".casefold()
     ]
     counts = Counter(row.state for row in found)
     selected = [row for row in found if not states or row.state in states]

@@ -24,6 +24,7 @@ TEXT = "text/plain; charset=utf-8"
 MAX_TAIL = 100_000
 NOTE_SECONDS = 1.0
 """How long a message about a gap may wait for the next line."""
+PAUSES_PER_PING = 10
 _encoder = msgspec.json.Encoder()
 
 
@@ -34,6 +35,7 @@ class _Request(msgspec.Struct, frozen=True):
     selector: TaskSelector
     attempt: int | None
     """None: the current one."""
+    task_attempt: int | None
 
     @classmethod
     async def of(cls, call: Call) -> "_Request":
@@ -45,14 +47,22 @@ class _Request(msgspec.Struct, frozen=True):
         if attempt not in ("", "all") and not attempt.isdecimal():
             raise problems.invalid(f"attempt: found {attempt[:50]!r}, expected a number or all")
         number = None if not attempt else earlier.ALL_ATTEMPTS if attempt == "all" else int(attempt[:9])
+        task_attempt = call.number("taskAttempt", 0, 0, 10**9) if call.query("taskAttempt") else None
         job = await history.find(call.connection, call.name)
         tasks.require_tasks(job.framework, selector)
-        return cls(job, selector, number)
+        return cls(job, selector, number, task_attempt)
 
-    def read(self, call: Call, options: LogOptions, notes: list[str]) -> AsyncGenerator[list[Line], None]:
+    async def read(
+        self, call: Call, options: LogOptions, notes: list[str]
+    ) -> AsyncGenerator[list[Line], None]:
+        async with contextlib.aclosing(self._read(call, options, notes)) as batches:
+            async for batch in batches:
+                yield [each for each in batch if self.task_attempt in (None, each.attempt)]
+
+    def _read(self, call: Call, options: LogOptions, notes: list[str]) -> AsyncGenerator[list[Line], None]:
         framework = self.job.framework
         is_over = self.job.is_deleted or lifecycle.is_completed(framework)
-        if options.follow and self.attempt is None and not is_over:
+        if options.follow and self.attempt is None and self.task_attempt is None and not is_over:
             return reader.read_batches(call.connection, framework, self.selector, options, notes.append)
         status = framework.status
         current = status.attempt_status.id if status is not None else 0
@@ -65,6 +75,7 @@ async def read_logs(call: Call) -> web.StreamResponse:
     tail = call.number("tail", 500, 0, MAX_TAIL)
     options = LogOptions(follow=call.flag("follow"), tail=tail, has_timestamps=True)
     notes: list[str] = []
+    pauses = 0
     async with (
         contextlib.aclosing(request.read(call, options, notes)) as batches,
         calls.pieces(call, NDJSON, _gap_line) as response,
@@ -84,6 +95,9 @@ async def read_logs(call: Call) -> web.StreamResponse:
             ]
             if gaps or lines:
                 await response.write(_encoder.encode_lines([*gaps, *lines]))
+                pauses = 0
+            elif (pauses := pauses + 1) % PAUSES_PER_PING == 0:
+                await response.write(b"\n")
             if not call.is_alive():
                 break
     return response
@@ -106,8 +120,6 @@ async def _with_pauses(batches: AsyncIterator[list[Line]]) -> AsyncIterator[list
 
 async def search_logs(call: Call) -> SearchResult:
     text = call.query("q")
-    if not text:
-        raise problems.invalid("q: expected the text to search for")
     request = await _Request.of(call)
     options = LogOptions(has_timestamps=True)
     try:

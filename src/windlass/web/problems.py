@@ -7,11 +7,13 @@ from windlass.client.connection import Connection
 
 
 class ProblemError(Exception):
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, line: int | None = None) -> None:
+        """`line` is the line of the viewer's file."""
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+        self.line = line
 
 
 def session_expired(message: str) -> ProblemError:

@@ -39,6 +39,7 @@ from windlass.wire.codec import InvalidFramework
 
 MAX_TASKS = 1_000
 """Number of tasks that the detail of a job contains."""
+MAX_BARS = 100_000
 _FAILED = (TaskState.FAILED, TaskState.RETRYING)
 _ENDED = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RETRYING, TaskState.ENDED)
 
@@ -78,7 +79,7 @@ def _framework_row(framework: Framework, view: JobView) -> JobRow:
         retries=_retries(framework),
         started=stamp(started),
         duration_seconds=duration,
-        resources=_resources(framework.spec),
+        resources=resources_of(framework.spec),
         suspended=framework.spec.suspend,
     )
 
@@ -117,7 +118,7 @@ def _retries(framework: Framework) -> RetryCounts:
     return RetryCounts(total=total, by_class=dict(classes))
 
 
-def _resources(spec: FrameworkSpec) -> Resources:
+def resources_of(spec: FrameworkSpec) -> Resources:
     amounts: pod_resources.Amounts = {}
     for role in spec.task_roles:
         requests = node_capacity.requests_of({"task": {"pod": role.task.pod}})
@@ -229,7 +230,8 @@ def of_timeline(found: timeline.Timeline, now: datetime) -> TimelineAnswer:
         start=_ms(min(times, default=now)),
         end=_ms(last if is_over else max(now, last)),
         columns=BAR_COLUMNS,
-        bars=tuple(map(_bar, found.bars)),
+        bars=tuple(map(_bar, found.bars[:MAX_BARS])),
+        truncated=max(0, len(found.bars) - MAX_BARS),
         job_attempts=tuple(
             JobAttempt(
                 attempt=each.attempt,
@@ -271,6 +273,8 @@ def _bar(bar: timeline.TaskBar) -> tuple[str | int | None, ...]:
         bar.outcome.value,
         bar.code,
         bar.failure_class,
+        None,
+        None,
     )
 
 

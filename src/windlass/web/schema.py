@@ -24,19 +24,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pass
 
 
-class ErrorBody(Answer, frozen=True, kw_only=True):
-    code: str
-    message: str
-    """What failed, why, and what to do."""
-
-
-class Error(Answer, frozen=True, kw_only=True):
-    error: ErrorBody
-
-
-# Sessions
-
-
 class Mode(StrEnum):
     LINK = "link"
     """The viewer opened the one-time link of `windlass ui`. Requests have the identity of its kubeconfig."""
@@ -44,6 +31,23 @@ class Mode(StrEnum):
     """The viewer logged in with a token."""
     HEADER = "header"
     """A proxy forwards the token of the viewer with each request."""
+
+
+class ErrorBody(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    code: str
+    message: str
+    """What failed, why, and what to do."""
+    mode: Mode | None = None
+    """How viewers log in, with status 401."""
+    line: int | None = None
+    """Line of the viewer's file."""
+
+
+class Error(Answer, frozen=True, kw_only=True):
+    error: ErrorBody
+
+
+# Sessions
 
 
 class ClusterInfo(Answer, frozen=True, kw_only=True):
@@ -66,10 +70,6 @@ class SessionInfo(Answer, frozen=True, kw_only=True):
 
 class Login(Answer, frozen=True, kw_only=True):
     token: str
-
-
-class Done(Answer, frozen=True, kw_only=True):
-    ok: bool = True
 
 
 class Namespaces(Answer, frozen=True, kw_only=True):
@@ -191,6 +191,10 @@ class Permissions(Answer, frozen=True, kw_only=True):
     logs: bool
 
 
+class NamespacePermissions(Permissions, frozen=True, kw_only=True):
+    submit: bool
+
+
 class JobDetail(JobRow, frozen=True, kw_only=True):
     why: Sequence[str]
     """Paragraphs, which may have several lines."""
@@ -219,6 +223,8 @@ BAR_COLUMNS = (
     "outcome",
     "exitCode",
     "class",
+    "pulled",
+    "ending",
 )
 
 
@@ -247,6 +253,8 @@ class TimelineAnswer(Answer, frozen=True, kw_only=True):
     """Attempts of tasks, with the values of `columns`."""
     job_attempts: Sequence[JobAttempt]
     events: Sequence[EventTick]
+    truncated: int = 0
+    """Number of further bars."""
 
 
 class StateTime(Answer, frozen=True, kw_only=True):
@@ -292,3 +300,108 @@ class LogLine(Answer, frozen=True, kw_only=True, gc=False, omit_defaults=True):
 class LogGap(Answer, frozen=True, kw_only=True):
     gap: str
     """Why lines are missing."""
+
+
+# Metrics and cluster
+
+Point = tuple[int, float]
+
+
+class UsageSeries(Answer, frozen=True, kw_only=True):
+    task: str
+    """The task; the role if the job has so many tasks that only the mean of each role is kept."""
+    metric: str
+    unit: str
+    points: Sequence[Point]
+
+
+class UsageAnswer(Answer, frozen=True, kw_only=True):
+    available: bool
+    reason: str
+    series: Sequence[UsageSeries]
+
+
+class ValueSeries(Answer, frozen=True, kw_only=True):
+    task: str
+    name: str
+    points: Sequence[Point]
+
+
+class MetricsAnswer(Answer, frozen=True, kw_only=True):
+    usage: UsageAnswer
+    values: Sequence[ValueSeries]
+    tasks: int
+
+
+class NodeResources(Resources, frozen=True, kw_only=True):
+    pods: int | None = None
+
+
+class NodeAnswer(Answer, frozen=True, kw_only=True):
+    name: str
+    ready: bool
+    capacity: NodeResources
+    requested: NodeResources | None
+    used: NodeResources | None
+    pods: int | None
+
+
+class PendingTask(Answer, frozen=True, kw_only=True):
+    namespace: str
+    job: str
+    task: str
+    since: str | None
+    reason: str
+
+
+class ClusterAnswer(Answer, frozen=True, kw_only=True):
+    nodes: Sequence[NodeAnswer] | None
+    pending: Sequence[PendingTask]
+    metrics_available: bool
+    reasons: Sequence[str]
+    """Why the viewer does not see some parts."""
+
+
+# Files
+
+
+class LintRequest(Answer, frozen=True, kw_only=True):
+    text: str
+    name: str = ""
+
+
+class Diagnostic(Answer, frozen=True, kw_only=True):
+    severity: str
+    line: int
+    column: int
+    message: str
+
+
+class LintAnswer(Answer, frozen=True, kw_only=True):
+    jobs: Sequence[str]
+    diagnostics: Sequence[Diagnostic]
+
+
+class PlanRequest(Answer, frozen=True, kw_only=True):
+    text: str
+    faults: Sequence[str] = ()
+    """Faults as in `windlass plan --inject`."""
+
+
+class PlanAnswer(Answer, frozen=True, kw_only=True):
+    verdict: str
+    timeline: TimelineAnswer
+    requests: Resources
+    """What all tasks of the job request together."""
+
+
+class SubmitRequest(Answer, frozen=True, kw_only=True):
+    text: str
+    namespace: str = ""
+    rerun: bool = False
+    """Replace a finished job of the same name."""
+
+
+class SubmitAnswer(Answer, frozen=True, kw_only=True):
+    created: Sequence[JobKey]
+    messages: Sequence[str]

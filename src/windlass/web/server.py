@@ -18,35 +18,16 @@ from aiohttp import web
 from windlass import __version__
 from windlass.client.connection import Connection
 from windlass.client.errors import CredentialsRejectedError
-from windlass.client.logs.search import SearchResult
-from windlass.web import actions, jobs, logs, openapi, page, problems
-from windlass.web.calls import Call, Handler, Parameter, Route, json_response
+from windlass.web import openapi, page, problems
+from windlass.web.calls import Call, Handler, Route, json_response
 from windlass.web.problems import ProblemError
-from windlass.web.schema import (
-    ActionRequest,
-    ActionResults,
-    ClusterInfo,
-    Done,
-    Error,
-    ErrorBody,
-    JobDetail,
-    JobList,
-    JobRows,
-    Login,
-    LogLine,
-    Mode,
-    Namespaces,
-    SessionInfo,
-    TaskAttemptDetail,
-    TimelineAnswer,
-    stamp,
-)
+from windlass.web.routes import API, ROUTES
+from windlass.web.schema import ClusterInfo, Error, ErrorBody, Login, Mode, SessionInfo, stamp
 from windlass.web.sessions import Sessions
 from windlass.web.viewers import Viewer, Viewers
 
 logger = logging.getLogger(__name__)
 
-API = "/api/v1"
 CSRF_HEADER = "X-Windlass-CSRF"
 MAX_BODY_BYTES = 4 * 1024 * 1024
 CLEANUP_SECONDS = 15.0
@@ -76,109 +57,6 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_embedded: bool = False
 
 
-_NAMESPACE = Parameter("namespace", "Namespace, or `*` for all (default: that of the session).")
-_LOG_SELECTION = (
-    Parameter("task", "Tasks and roles, separated by commas, e.g. `worker-0` (default: all tasks)."),
-    Parameter("attempt", "Attempt of the job, or `all` (default: the current one)."),
-)
-_JOB = f"{API}/jobs/{{namespace}}/{{name}}"
-_ATTEMPT = r"{attempt:\d{1,9}}/tasks/{role:[a-z0-9]{1,63}}-{index:\d{1,5}}/{task_attempt:\d{1,9}}"
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", f"{API}/namespaces", jobs.namespaces, "List namespaces.", Namespaces),
-    Route(
-        "GET",
-        f"{API}/jobs",
-        jobs.list_jobs,
-        "List jobs, also deleted ones that have records.",
-        JobList,
-        query=(
-            _NAMESPACE,
-            Parameter("state", "States, separated by commas."),
-            Parameter("q", "Text in the name or the message."),
-            Parameter(
-                "sort", "created, name, namespace, state, duration, started or finished; with - descending."
-            ),
-            Parameter("page", "Page, counted from 1."),
-            Parameter("size", "Number of jobs of a page, at most 1000."),
-        ),
-    ),
-    Route(
-        "GET",
-        f"{API}/jobs/stream",
-        jobs.stream_jobs,
-        "Follow jobs: events `rows`, first with all jobs, `ping` and `error`.",
-        JobRows,
-        query=(_NAMESPACE,),
-        content_type="text/event-stream",
-    ),
-    Route(
-        "POST",
-        f"{API}/jobs/actions",
-        actions.act,
-        "Stop, suspend, resume, delete or run jobs again.",
-        ActionResults,
-        ActionRequest,
-    ),
-    Route("GET", _JOB, jobs.read_job, "Read a job.", JobDetail),
-    Route(
-        "GET",
-        f"{_JOB}/stream",
-        jobs.stream_job,
-        "Follow a job: events `job`, `ping` and `error`.",
-        JobDetail,
-        content_type="text/event-stream",
-    ),
-    Route(
-        "GET",
-        f"{_JOB}/timeline",
-        jobs.read_timeline,
-        "Read the attempts and events of a job.",
-        TimelineAnswer,
-    ),
-    Route(
-        "GET",
-        f"{_JOB}/attempts/{_ATTEMPT}",
-        jobs.read_task_attempt,
-        "Read an attempt of a task.",
-        TaskAttemptDetail,
-    ),
-    Route(
-        "GET",
-        f"{_JOB}/logs",
-        logs.read_logs,
-        "Read or follow logs: one object per line, a log line or `{gap}`.",
-        LogLine,
-        query=(
-            *_LOG_SELECTION,
-            Parameter("tail", "Number of last lines of each container (default: 500)."),
-            Parameter("follow", "1: follow the logs of the current attempt until the job has completed."),
-        ),
-        content_type=logs.NDJSON,
-    ),
-    Route(
-        "GET",
-        f"{_JOB}/logs/search",
-        logs.search_logs,
-        "Search whole logs, regardless of case.",
-        SearchResult,
-        query=(
-            *_LOG_SELECTION,
-            Parameter("q", "The text."),
-            Parameter("regex", "1: the text is a regular expression of RE2."),
-        ),
-    ),
-    Route(
-        "GET",
-        f"{_JOB}/logs/download",
-        logs.download_logs,
-        "Download whole logs.",
-        query=_LOG_SELECTION,
-        content_type="text/plain",
-    ),
-)
-
-
 class Server:
     """The application. `base` has the address of the cluster, and in the mode LINK the viewer's credentials."""
 
@@ -203,7 +81,7 @@ class Server:
         application.cleanup_ctx.append(self._cleaning_up)
         own = (
             Route("GET", f"{API}/session", self._read_session, "Describe the session.", SessionInfo),
-            Route("DELETE", f"{API}/session", self._end_session, "Log out.", Done),
+            Route("DELETE", f"{API}/session", self._end_session, "Log out (204)."),
         )
         router = application.router
         for route in (*own, *ROUTES):
@@ -284,9 +162,9 @@ class Server:
             raise ConnectionResetError("the response has already started")
         if not is_api:
             return page.text_page(problem.message, status=problem.status)
-        return json_response(
-            Error(error=ErrorBody(code=problem.code, message=problem.message)), problem.status
-        )
+        mode = self._options.mode if problem.status == 401 else None
+        body = ErrorBody(code=problem.code, message=problem.message, mode=mode, line=problem.line)
+        return json_response(Error(error=body), problem.status)
 
     def _require_known_host(self, request: web.Request) -> None:
         """Reject a host name that somebody else has bound to this address (DNS rebinding)."""
@@ -338,12 +216,16 @@ class Server:
             # The token may be renewed at any time, and the page keeps its CSRF token.
             digest = hmac.new(self._csrf_key, viewer.user.encode(), hashlib.sha256).hexdigest()
             return Call(request, viewer, None, digest)
-        session = self.sessions.find(request.cookies.get(self._cookie, ""))
+        key = request.cookies.get(self._cookie, "")
+        session = self.sessions.find(key)
+        if session is None and not key:
+            raise ProblemError(401, "no-session", self._login_advice)
         if session is None:
             raise problems.session_expired(self._login_advice)
         viewer = self._viewer(session.identity)
         call = Call(request, viewer, session, session.csrf_token)
         call.is_alive = lambda: self.sessions.touch(session)
+        call.is_own_machine = self._options.mode is Mode.LINK
         return call
 
     def _viewer(self, identity: str) -> Viewer:
@@ -431,9 +313,9 @@ class Server:
             mode=self._options.mode,
         )
 
-    async def _end_session(self, call: Call) -> Done:
+    async def _end_session(self, call: Call) -> web.StreamResponse:
         self.sessions.end(call.request.cookies.get(self._cookie, ""))
-        return Done()
+        return web.Response(status=204)
 
     async def _no_call(self, call: Call) -> None:
         raise NotImplementedError

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from windlass.client import access_review, connection
+from windlass.client import access_review, connection, history
 from windlass.client.connection import Connection
+from windlass.client.job_metrics import JobMetrics
 from windlass.client.job_watch import JobWatch
 from windlass.web import rows
 from windlass.web.schema import JobRow, Permissions
@@ -16,6 +18,8 @@ PERMISSION_SECONDS = 30.0
 """How long the answer of an access review is used. The API server checks every request anyway."""
 IDLE_SECONDS = 60.0
 """How long watches continue after their last use."""
+METRICS_SECONDS = 120.0
+"""How long metrics are collected, and kept, after the last request for them."""
 _ALL = ""
 
 T = TypeVar("T")
@@ -31,6 +35,7 @@ class Viewer:
         self._now = now
         self._answers: dict[tuple[object, ...], tuple[float, Any]] = {}
         self._watches: dict[str, _RunningWatch] = {}
+        self._metrics: dict[tuple[str, str], _RunningMetrics] = {}
 
     def at(self, namespace: str) -> Connection:
         return self.connection.at(namespace)
@@ -75,8 +80,24 @@ class Viewer:
         await running.watch.ready()
         return running.watch
 
+    async def metrics(self, namespace: str, name: str) -> JobMetrics:
+        """Return the metrics of a job, which are collected from now on while they are asked for. Raises ClientError."""
+        key = namespace, name
+        if key not in self._metrics:
+            connection_there = self.at(namespace)
+            await history.find(connection_there, name)
+            metrics = JobMetrics(connection_there, name, time.time)
+            self._metrics.setdefault(key, _RunningMetrics(metrics))
+        running = self._metrics[key]
+        running.used_at = self._now()
+        return running.metrics
+
     async def end_idle(self) -> None:
-        """End watches that nobody reads."""
+        """End watches that nobody reads, and metrics that nobody asks for."""
+        for key, running in list(self._metrics.items()):
+            if self._now() >= running.used_at + METRICS_SECONDS:
+                del self._metrics[key]
+                await running.end()
         for scope, each in list(self._watches.items()):
             if each.watch.has_readers:
                 each.used_at = self._now()
@@ -91,22 +112,35 @@ class Viewer:
         return bool(self._watches) or self._now() < self.used_at + IDLE_SECONDS
 
     async def close(self) -> None:
-        for each in self._watches.values():
+        for each in (*self._watches.values(), *self._metrics.values()):
             await each.end()
         self._watches.clear()
+        self._metrics.clear()
 
 
-class _RunningWatch:
-    def __init__(self, watch: JobWatch[JobRow]) -> None:
-        self.watch = watch
-        self.work = asyncio.create_task(watch.run())
-        # The error is raised by `ready`, too.
+class _Running:
+    """Work in the background. Its error, if any, is reported by the object that works."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self.work = asyncio.create_task(work)
         self.work.add_done_callback(lambda work: work.cancelled() or work.exception())
         self.used_at = 0.0
 
     async def end(self) -> None:
         self.work.cancel()
         await asyncio.gather(self.work, return_exceptions=True)
+
+
+class _RunningWatch(_Running):
+    def __init__(self, watch: JobWatch[JobRow]) -> None:
+        super().__init__(watch.run())
+        self.watch = watch
+
+
+class _RunningMetrics(_Running):
+    def __init__(self, metrics: JobMetrics) -> None:
+        super().__init__(metrics.run())
+        self.metrics = metrics
 
 
 class Viewers:

@@ -33,8 +33,11 @@ class SearchResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def search(batches: AsyncIterator[list[Line]], text: str, *, is_regex: bool = False) -> SearchResult:
-    """Search for a text, or for a regular expression of RE2, regardless of case. Raises PatternError."""
-    matches = patterns.compile_test(text, is_regex=is_regex)
+    """Search for a text, or for a regular expression of RE2, regardless of case. Raises PatternError.
+
+    An empty text matches no line.
+    """
+    matches = patterns.compile_test(text, is_regex=is_regex) if text else _never
     counts: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
     found: list[FoundLine] = []
@@ -57,6 +60,10 @@ async def search(batches: AsyncIterator[list[Line]], text: str, *, is_regex: boo
             if first_error is None and tracebacks.mentions_error(_shortened(line)):
                 first_error = _found(line, numbers[line.label])
     return SearchResult(counts.total(), dict(counts), tuple(found), first_error, scanned)
+
+
+def _never(_: bytes) -> bool:
+    return False
 
 
 def _found(line: Line, number: int) -> FoundLine:
