@@ -63,7 +63,16 @@ export interface RequestOptions {
 export async function request<T>(path: string, options: RequestOptions = {}): Promise<T> {
   const signals = [AbortSignal.timeout(TIMEOUT_MS)];
   if (options.signal) signals.push(options.signal);
-  const response = await send(path, { ...options, signal: AbortSignal.any(signals) }, options.signal);
+  const limited = { ...options, signal: AbortSignal.any(signals) };
+  let response: Response;
+  try {
+    response = await send(path, limited, options.signal);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "csrf") throw error;
+    // The server was restarted.
+    session.set(await request<Session>("session"));
+    response = await send(path, limited, options.signal);
+  }
   if (response.status === 204) return undefined as T;
   try {
     return (await response.json()) as T;

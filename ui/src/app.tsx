@@ -83,7 +83,7 @@ function Frame({ session: current }: { session: Session }) {
         </nav>
         <span class="spacer" />
         <span class="cluster" title={current.cluster.server}>
-          {current.cluster.name}
+          {current.cluster.kind === "embedded" ? "Embedded cluster" : current.cluster.name}
           <span class="user"> · {current.user}</span>
         </span>
         <ThemeSwitch />

@@ -56,7 +56,7 @@ export function bytes(count: number): string {
 /** Return a value of a metric, e.g. `1.25` or `512 MiB`. */
 export function measure(value: number, unit: string): string {
   if (unit === "bytes" || unit === "B") return bytes(Math.round(value));
-  const number = Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+  const number = Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(3)));
   return unit ? `${number} ${unit}` : number;
 }
 

@@ -6,6 +6,8 @@ import type { LogLine, LogMatch } from "./types";
 export const MAX_LINES = 50_000;
 /** Longer lines are cut where they are shown. */
 export const MAX_SHOWN = 2_000;
+/** No more is kept of a line. */
+const MAX_KEPT = 1_000_000;
 
 export type Entry = { kind: "line"; line: LogLine; shown: string } | { kind: "gap"; text: string };
 export type Received = LogLine | { gap: string };
@@ -13,11 +15,13 @@ export type Received = LogLine | { gap: string };
 export class LogBuffer {
   entries: Entry[] = [];
   dropped = 0;
+  /** The unfinished line of each task: long lines come in pieces. */
+  private readonly unfinished = new Map<string, Entry & { kind: "line" }>();
 
   add(received: Received[]): void {
     for (const each of received) {
       if ("gap" in each) this.entries.push({ kind: "gap", text: each.gap });
-      else this.entries.push({ kind: "line", line: each, shown: shorten(each.text) });
+      else this.addLine(each);
     }
     const excess = this.entries.length - MAX_LINES;
     // Drop more than necessary, so that not every line moves all others.
@@ -26,6 +30,19 @@ export class LogBuffer {
       this.entries = this.entries.slice(removed);
       this.dropped += removed;
     }
+  }
+
+  private addLine(line: LogLine): void {
+    let entry = this.unfinished.get(line.task);
+    if (entry) {
+      if (entry.line.text.length < MAX_KEPT) entry.line.text += line.text;
+      entry.shown = shorten(entry.line.text);
+    } else {
+      entry = { kind: "line", line, shown: shorten(line.text) };
+      this.entries.push(entry);
+    }
+    if (line.more) this.unfinished.set(line.task, entry);
+    else this.unfinished.delete(line.task);
   }
 
   /** Return the position of a match, or -1. */

@@ -127,8 +127,8 @@ export interface LogLine {
   attempt: number;
   time: string | null;
   text: string;
-  line?: number;
-  stream?: string;
+  /** Whether the next line of this task continues this one. */
+  more?: boolean;
 }
 
 export interface LogMatch {
@@ -187,16 +187,17 @@ export interface ActionResult extends JobKey {
   createdName?: string;
 }
 
+/** Cores, bytes, and numbers of GPUs and pods. */
 export interface NodeResources {
-  cpu: string | number | null;
-  memory: string | number | null;
-  gpus: number | null;
+  cpu: number;
+  memory: number;
+  gpus: number;
   pods?: number | null;
 }
 
 export interface ClusterInfo {
   nodes:
-    | { name: string; ready: boolean; capacity: NodeResources; requested: NodeResources; used: NodeResources | null; pods: number }[]
+    | { name: string; ready: boolean; capacity: NodeResources; requested: NodeResources | null; used: NodeResources | null; pods: number | null }[]
     | null;
   pending: { namespace: string; job: string; task: string; since: string | null; reason: string }[] | null;
   metricsAvailable: boolean;

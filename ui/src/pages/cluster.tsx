@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import { request } from "../api";
-import { age, count } from "../format";
+import { age, bytes, count, visible } from "../format";
 import { href } from "../router";
 import { Status } from "../status";
 import type { ClusterInfo, NodeResources } from "../types";
@@ -15,6 +15,7 @@ const RESOURCES = [
   ["memory", "Memory"],
   ["gpus", "GPUs"],
 ] as const;
+type Resource = (typeof RESOURCES)[number][0];
 
 export function Cluster() {
   useTitle("Cluster");
@@ -64,7 +65,7 @@ function Nodes({ nodes }: { nodes: NonNullable<ClusterInfo["nodes"]> }) {
                   <Status state={node.ready ? "Ready" : "Not ready"} />
                 </td>
                 <td class="number">
-                  {node.pods}
+                  {node.pods ?? "–"}
                   {node.capacity.pods ? ` of ${node.capacity.pods}` : ""}
                 </td>
                 {RESOURCES.map(([name, label]) => (
@@ -83,35 +84,25 @@ function Nodes({ nodes }: { nodes: NonNullable<ClusterInfo["nodes"]> }) {
 }
 
 function Amount({
-  resource: name,
+  resource,
   label,
   node: { capacity, requested, used },
 }: {
-  resource: "cpu" | "memory" | "gpus";
+  resource: Resource;
   label: string;
-  node: { capacity: NodeResources; requested: NodeResources; used: NodeResources | null };
+  node: { capacity: NodeResources; requested: NodeResources | null; used: NodeResources | null };
 }) {
-  const total = amountOf(capacity[name]);
-  if (total === 0) return <>–</>;
-  const share = amountOf(requested[name]) / total;
+  const total = capacity[resource];
+  if (!total) return <>–</>;
+  const format = (value: number) => (resource === "memory" ? bytes(value) : String(Number(value.toPrecision(3))));
   return (
     <>
-      <Meter value={share} label={`${label}: requested share`} /> {String(requested[name] ?? 0)} of {String(capacity[name])}
-      {used && used[name] !== null && used[name] !== undefined && <span class="muted">, {String(used[name])} used</span>}
+      {requested && <Meter value={requested[resource] / total} label={`${label}: requested share`} />}{" "}
+      {requested && `${format(requested[resource])} of `}
+      {format(total)}
+      {used && resource !== "gpus" && <span class="muted">, {format(used[resource])} used</span>}
     </>
   );
-}
-
-const SUFFIXES: Record<string, number> = {
-  n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15,
-  Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50,
-};
-
-/** Return the number of a Kubernetes quantity, e.g. 1.5 for `1500m`. */
-function amountOf(quantity: string | number | null | undefined): number {
-  if (typeof quantity === "number") return quantity;
-  const match = /^([\d.eE+-]+?)\s*([numkMGTP]?i?)B?$/.exec(quantity ?? "");
-  return match ? Number(match[1]) * (SUFFIXES[match[2]!] ?? 1) : 0;
 }
 
 function Pending({ pending, now }: { pending: NonNullable<ClusterInfo["pending"]>; now: number }) {
@@ -139,7 +130,7 @@ function Pending({ pending, now }: { pending: NonNullable<ClusterInfo["pending"]
                   </td>
                   <td>{task}</td>
                   <td class="number">{age(since, now)}</td>
-                  <td class="text">{reason}</td>
+                  <td class="text">{visible(reason)}</td>
                 </tr>
               ))}
             </tbody>

@@ -93,13 +93,14 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
 function Overview({ job, query }: { job: JobDetail; query: URLSearchParams }) {
   const now = useNow(1000, job.finished === null);
   const selected = parseSelected(query.get("attempt"));
+  const why = job.why.filter((paragraph) => paragraph !== job.message);
   return (
     <>
       <p class="lead">{visible(job.message)}</p>
-      {job.why.length > 0 && (
+      {why.length > 0 && (
         <section class="why" aria-labelledby="why">
           <h2 id="why">Why</h2>
-          {job.why.map((paragraph, position) => (
+          {why.map((paragraph, position) => (
             <p key={position}>{paragraph.split("\n").map((line) => visible(line)).join("\n")}</p>
           ))}
         </section>
@@ -142,7 +143,7 @@ function Overview({ job, query }: { job: JobDetail; query: URLSearchParams }) {
               .filter(([, value]) => value !== "")
               .map(([fact, value]) => (
                 <>
-                  <dt>{fact.charAt(0).toUpperCase() + fact.slice(1)}</dt>
+                  <dt>{fact}</dt>
                   <dd class="text">{visible(value)}</dd>
                 </>
               ))}

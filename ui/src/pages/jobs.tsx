@@ -13,6 +13,7 @@ import { Meter, Problem, useLoaded, useNow, useTitle } from "../ui";
 
 const SIZE = 50;
 const TYPING_MS = 200;
+const MAX_ROLES = 3;
 
 export function keyOf(job: { namespace: string; name: string }): string {
   return `${job.namespace}/${job.name}`;
@@ -305,7 +306,7 @@ function Row({
         <div class="verdict">{visible(job.message)}</div>
       </td>
       <td role="cell" class="tasks">
-        <Tasks job={job} />
+        <Tasks job={job} limit={MAX_ROLES} />
       </td>
       <td role="cell" class="progress">
         <Progress job={job} />
@@ -333,10 +334,13 @@ export function durationOf(job: JobRow, now: number): number | null {
   return job.durationSeconds;
 }
 
-export function Tasks({ job }: { job: JobRow }) {
+export function Tasks({ job, limit = Infinity }: { job: JobRow; limit?: number }) {
+  // Roles with failures first: they must not be among those left out.
+  const roles = [...job.roles].sort((first, second) => Number(second.failed > 0) - Number(first.failed > 0));
+  const more = roles.length > limit ? roles.length - limit : 0;
   return (
     <ul class="roles">
-      {job.roles.map((role) => {
+      {(more > 0 ? roles.slice(0, limit) : job.roles).map((role) => {
         const parts = (["running", "succeeded", "failed", "waiting"] as const)
           .filter((state) => role[state] > 0)
           .map((state) => `${role[state]} ${state}`);
@@ -347,6 +351,7 @@ export function Tasks({ job }: { job: JobRow }) {
           </li>
         );
       })}
+      {more > 0 && <li class="muted">and {count(more, "more role")}</li>}
     </ul>
   );
 }

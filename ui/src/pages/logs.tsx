@@ -242,7 +242,7 @@ function Lines({
       {open?.kind === "line" && (
         <Dialog title={`${open.line.task}, ${dateTime(open.line.time)}`} onClose={() => setOpen(null)}>
           <pre class="file" tabIndex={0}>
-            {visible(open.line.text.slice(0, 1_000_000))}
+            {visible(open.line.text)}
           </pre>
           <div class="buttons">
             <button type="button" onClick={() => setOpen(null)}>

@@ -14,6 +14,7 @@ import { Problem, useLoaded } from "../ui";
 const REFRESH_MS = 5_000;
 const SERIES_PER_CHART = 8;
 const HEIGHT = 190;
+const MIN_SPAN_S = 30;
 const TITLES: Record<string, string> = { cpu: "CPU", memory: "Memory", gpu: "GPU" };
 
 interface Series {
@@ -69,7 +70,10 @@ export function MetricsPage({ job, query }: { job: JobDetail; query: URLSearchPa
       {!data && !error && <p>Loading…</p>}
       {groups.map((group) => (
         <section key={group.title} aria-label={group.title}>
-          <h2>{group.title}</h2>
+          <h2>
+            {group.title}
+            {group.unit && group.unit !== "bytes" && <span class="muted"> in {group.unit}</span>}
+          </h2>
           <div class="charts">
             {chunks(group.series).map((series) => (
               <LazyChart key={series[0]!.task} title={group.title} unit={group.unit} series={series} />
@@ -126,7 +130,7 @@ function LazyChart(properties: { title: string; unit: string; series: Series[] }
         {series.map(({ task, points }, position) => (
           <span key={task} class="legend-item">
             <i class={`hue-${position} line-${position % 4}`} aria-hidden="true" />
-            {task}: {measure(points.at(-1)![1], unit)}
+            {task}: {measure(points.at(-1)![1], unit === "bytes" ? unit : "")}
           </span>
         ))}
       </figcaption>
@@ -146,16 +150,20 @@ function Chart({ unit, series }: { unit: string; series: Series[] }) {
     const target = element.current!;
     const text = colour("--muted");
     const grid = { stroke: colour("--line"), width: 1 };
-    const axis = { stroke: text, grid, ticks: grid, font: "11px system-ui, sans-serif" };
+    const axis = { stroke: text, grid, ticks: grid, font: "11px system-ui, sans-serif", gap: 4 };
     const made = new uPlot(
       {
         width: target.clientWidth,
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false },
+        scales: {
+          x: { range: (_, min, max) => [Math.min(min, max - MIN_SPAN_S), max] },
+          y: { range: { min: { pad: 0.1, soft: 0, mode: 3 }, max: { pad: 0.1, soft: 0, mode: 3 } } },
+        },
         axes: [
           { ...axis, values: (_, times) => times.map((time) => clock(time * 1000).slice(0, 8)) },
-          { ...axis, size: 70, values: (_, values) => values.map((value) => measure(value, unit)) },
+          { ...axis, size: 70, values: (_, values) => values.map((value) => measure(value, unit === "bytes" ? unit : "")) },
         ],
         series: [
           {},
@@ -164,7 +172,7 @@ function Chart({ unit, series }: { unit: string; series: Series[] }) {
             width: 1.5,
             dash: DASHES[position % DASHES.length]!,
             spanGaps: true,
-            points: { show: false },
+            points: { size: 4 },
           })),
         ],
       },

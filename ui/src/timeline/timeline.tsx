@@ -355,6 +355,10 @@ function Bands({ data, range, now }: { data: TimelineData; range: Range; now: nu
   );
 }
 
+function offset(ms: number): string {
+  return ms % 1000 === 0 ? duration(ms / 1000) : `${(ms / 1000).toFixed(1)} s`;
+}
+
 function Axis({ data, range, now, width }: { data: TimelineData; range: Range; now: number; width: number }) {
   const span = range.to - range.from;
   const place = (time: number) => `${((time - range.from) / span) * 100}%`;
@@ -382,7 +386,7 @@ function Axis({ data, range, now, width }: { data: TimelineData; range: Range; n
       <div class="ticks">
         {ticksOf(range, data.start, Math.max(2, width / 90)).map((time) => (
           <span key={time} style={{ left: place(time) }} title={dateTime(time)}>
-            +{duration((time - data.start) / 1000)}
+            +{offset(time - data.start)}
           </span>
         ))}
       </div>
@@ -429,6 +433,7 @@ function Overview({
     context.scale(scale, scale);
     const found = density(lanes, limits, now, columns);
     const most = Math.max(1, ...sums(found.pending, found.running));
+    context.globalAlpha = 0.6;
     const colourOf = { running: colour("--busy"), pending: colour("--waiting"), failed: colour("--bad") };
     for (let column = 0; column < columns; column++) {
       const running = ((found.running[column] ?? 0) / most) * (height - 4);
