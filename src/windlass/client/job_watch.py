@@ -76,7 +76,7 @@ class JobWatch(Generic[T]):
 
     # Reading
 
-    def keys(self) -> set[Key]:
+    def all_keys(self) -> set[Key]:
         return {*self._plain, *self._deleted}.union(*self._frameworks.values())
 
     def get(self, key: Key) -> T | None:
@@ -96,12 +96,17 @@ class JobWatch(Generic[T]):
 
     @contextlib.contextmanager
     def changes(self) -> Iterator[Changes]:
-        found = Changes(self.keys())
+        found = Changes(self.all_keys())
         self._changes.add(found)
         try:
             yield found
         finally:
             self._changes.discard(found)
+
+    def notify(self, keys: set[Key]) -> None:
+        """Report jobs as changed that have not changed themselves."""
+        for each in self._changes:
+            each.add(keys)
 
     @property
     def has_readers(self) -> bool:
@@ -134,7 +139,7 @@ class JobWatch(Generic[T]):
             raise self._error from errors
         finally:
             self._ready.set()
-            self._changed(self.keys())
+            self._changed(self.all_keys())
 
     async def _require_one(self, watches: "list[asyncio.Task[ApiError]]") -> None:
         """Raise an error if no API group can be watched and there are no other jobs."""
@@ -230,8 +235,7 @@ class JobWatch(Generic[T]):
     def _changed(self, keys: set[Key]) -> None:
         for key in keys:
             self._converted.pop(key, None)
-        for each in self._changes:
-            each.add(keys)
+        self.notify(keys)
 
 
 def _key(body: msgspec.Raw) -> Key:

@@ -1,6 +1,7 @@
 """The progress that a running job reports in its log, for a list of many jobs: one short request per job."""
 
 from windlass.client.connection import Connection
+from windlass.client.errors import ClientError
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ResponseError
 from windlass.model import names
@@ -21,7 +22,7 @@ async def read_latest(connection: Connection, job: str, role: str, index: int = 
     )
     try:
         data = await connection.send(request)
-    except ResponseError:
+    except (ClientError, ResponseError):
         return None
     return next((found for _, found in reversed(list(progress.parse_lines(data)))), None)
 

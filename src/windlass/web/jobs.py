@@ -74,7 +74,7 @@ async def list_jobs(call: Call) -> JobList:
     watch = await call.viewer.jobs(call.scope())
     found = [
         row
-        for row in await _read(watch, watch.keys())
+        for row in await _read(watch, watch.all_keys())
         if not text or text in f"{row.namespace}/{row.name} {row.verdict} {row.message}".casefold()
     ]
     counts = Counter(row.state for row in found)
@@ -82,7 +82,7 @@ async def list_jobs(call: Call) -> JobList:
     selected.sort(key=lambda row: (row.namespace, row.name))
     selected.sort(key=key, reverse=sort.startswith("-"))
     start = (page - 1) * size
-    items = [_with_progress(call, row) for row in selected[start : start + size]]
+    items = [call.viewer.with_progress(row) for row in selected[start : start + size]]
     return JobList(items=items, total=len(selected), counts=counts, page=page, size=size)
 
 
@@ -93,7 +93,7 @@ async def stream_jobs(call: Call) -> web.StreamResponse:
             while True:
                 keys = await stream.pinging(changes.take())
                 await watch.ready()
-                upserts = [_with_progress(call, row) for row in await _read(watch, keys)]
+                upserts = [call.viewer.with_progress(row) for row in await _read(watch, keys)]
                 existing = {(row.namespace, row.name) for row in upserts}
                 deleted = [JobKey(namespace=each[0], name=each[1]) for each in sorted(keys - existing)]
                 await stream.send("rows", JobRows(upserts=upserts, deleted=deleted))
@@ -109,10 +109,6 @@ async def _read(watch: JobWatch[JobRow], keys: set[Key]) -> list[JobRow]:
         if (row := watch.get(key)) is not None:
             found.append(row)
     return found
-
-
-def _with_progress(call: Call, row: JobRow) -> JobRow:  # noqa: ARG001
-    return row
 
 
 # One job

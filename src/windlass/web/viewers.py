@@ -7,12 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from windlass.client import access_review, connection, history
+import msgspec
+
+from windlass.client import access_review, connection, history, progress
 from windlass.client.connection import Connection
 from windlass.client.job_metrics import JobMetrics
-from windlass.client.job_watch import JobWatch
+from windlass.client.job_watch import JobWatch, Key
+from windlass.client.views import JobState
 from windlass.web import rows
-from windlass.web.schema import JobRow, Permissions
+from windlass.web.schema import JobRow, Permissions, Progress
 
 PERMISSION_SECONDS = 30.0
 """How long the answer of an access review is used. The API server checks every request anyway."""
@@ -20,6 +23,11 @@ IDLE_SECONDS = 60.0
 """How long watches continue after their last use."""
 METRICS_SECONDS = 120.0
 """How long metrics are collected, and kept, after the last request for them."""
+PROGRESS_SECONDS = 10.0
+MAX_PROGRESS_JOBS = 50
+MAX_PROGRESS_REQUESTS = 5
+_REPORTING_ROLES = ("chief", "master", "worker")
+"""Roles whose first task reports the progress of a job."""
 _ALL = ""
 
 T = TypeVar("T")
@@ -35,7 +43,8 @@ class Viewer:
         self._now = now
         self._answers: dict[tuple[object, ...], tuple[float, Any]] = {}
         self._watches: dict[str, _RunningWatch] = {}
-        self._metrics: dict[tuple[str, str], _RunningMetrics] = {}
+        self._metrics: dict[Key, _RunningMetrics] = {}
+        self._progress: dict[Key, Progress] = {}
 
     def at(self, namespace: str) -> Connection:
         return self.connection.at(namespace)
@@ -75,10 +84,47 @@ class Viewer:
         running = self._watches.get(scope)
         if running is None or running.work.done():
             watch = JobWatch(self.at(scope), rows.of_job, in_all_namespaces=scope == _ALL)
-            running = self._watches[scope] = _RunningWatch(watch)
+            running = self._watches[scope] = _RunningWatch(watch, self._read_progress(watch))
         running.used_at = self._now()
         await running.watch.ready()
         return running.watch
+
+    def with_progress(self, row: JobRow) -> JobRow:
+        found = self._progress.get((row.namespace, row.name))
+        if found is None or row.state != JobState.RUNNING:
+            return row
+        return msgspec.structs.replace(row, progress=found)
+
+    async def _read_progress(self, watch: JobWatch[JobRow]) -> None:
+        """Read the progress of the latest running jobs again and again."""
+        await watch.ready()
+        slots = asyncio.Semaphore(MAX_PROGRESS_REQUESTS)
+
+        async def read(row: JobRow) -> set[Key]:
+            key = row.namespace, row.name
+            running = [role.name for role in row.roles if role.running]
+            role = next((each for each in _REPORTING_ROLES if each in running), next(iter(running), ""))
+            async with slots:
+                read = progress.read_latest(self.at(row.namespace), row.name, role) if role else None
+                found = await read if read is not None else None
+            shown = Progress(value=found.fraction, text=progress.describe(found)) if found else None
+            if shown is None or shown == self._progress.get(key):
+                return set()
+            self._progress[key] = shown
+            return {key}
+
+        while True:
+            found = [row for key in watch.all_keys() if (row := watch.get(key)) is not None]
+            running = sorted(
+                (row for row in found if row.state == JobState.RUNNING), key=lambda row: row.created or ""
+            )
+            for row in found:
+                if row.state != JobState.RUNNING:
+                    self._progress.pop((row.namespace, row.name), None)
+            latest = running[-MAX_PROGRESS_JOBS:]
+            changed = await asyncio.gather(*map(read, latest))
+            watch.notify(set().union(*changed))
+            await asyncio.sleep(PROGRESS_SECONDS)
 
     async def metrics(self, namespace: str, name: str) -> JobMetrics:
         """Return the metrics of a job, which are collected from now on while they are asked for. Raises ClientError."""
@@ -132,9 +178,14 @@ class _Running:
 
 
 class _RunningWatch(_Running):
-    def __init__(self, watch: JobWatch[JobRow]) -> None:
+    def __init__(self, watch: JobWatch[JobRow], reading: Coroutine[Any, Any, None]) -> None:
         super().__init__(watch.run())
         self.watch = watch
+        self._progress = _Running(reading)
+
+    async def end(self) -> None:
+        await self._progress.end()
+        await super().end()
 
 
 class _RunningMetrics(_Running):
