@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import dashboards
 import pytest
 from dashboards import Browser, Dashboard
 from operated import jobs
@@ -11,6 +10,7 @@ from scripted_cluster import Place
 
 from windlass.client.run_again import ORIGINAL_ANNOTATION
 from windlass.web import jobs as web_jobs
+from windlass.web import routes
 
 
 @pytest.fixture
@@ -280,4 +280,4 @@ def test_openapi_document_describes_every_operation(dashboard: Dashboard, browse
         if route.resource is not None and route.resource.canonical.startswith("/api/v1/")
     }
     assert served == {*paths, "/api/v1/openapi.json"}
-    assert dashboards.API == "/api/v1"
+    assert routes.API == "/api/v1"
