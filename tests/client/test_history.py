@@ -10,10 +10,12 @@ from operated import jobs
 from scripted_cluster import Place
 from tests.wire.test_attempt_records import record
 
+from conformance.client import Json
 from conformance.waiting import wait_for
 from windlass.client import events, history, lookup
 from windlass.client.connection import Connection
 from windlass.client.events import Event
+from windlass.client.report.contents import Report
 from windlass.client.views import JobState
 from windlass.model.framework import Framework
 from windlass.model.history import AttemptRecord
@@ -78,9 +80,12 @@ def test_records_of_a_deleted_job_are_those_of_the_last_framework_of_the_name(pl
 # Jobs before and after their deletion
 
 
-def run_job(place: Place, name: str, life: dict[str, str], **spec: Any) -> Framework:
+def run_job(
+    place: Place, name: str, life: dict[str, str] | None = None, role: Json | None = None, **spec: Any
+) -> Framework:
     """Run a job to its end, and wait for the records of its attempts."""
-    place.submit(jobs.framework(name, jobs.role(tasks=2, life=life), completedPods="Keep", **spec))
+    role = role or jobs.role(tasks=2, life=life)
+    place.submit(jobs.framework(name, role, completedPods="Keep", **spec))
     place.wait_for_completed(name)
     framework = place.use(lambda connection: lookup.find(connection, name))
     attempts = framework.status.retry_policy_status.total_retried_count + 1 if framework.status else 0
@@ -121,6 +126,43 @@ def test_status_history_has_the_same_attempts_after_the_job_is_deleted(place: Pl
     assert "yes: retry 1 of 1" in before
     assert "no: all 1 retries are used" in before
     assert place.windlass("status", "fails").exit_code != 0, "without --history, the job does not exist"
+
+
+def test_report_has_the_same_attempts_after_the_job_is_deleted(place: Place) -> None:
+    role = jobs.role(tasks=2, life=jobs.fails(3))
+    container = role["task"]["pod"]["spec"]["containers"][0]
+    container["env"] = [
+        {"name": "API_TOKEN", "value": "hunter2"},
+        {"name": "DATA", "value": "s3://user:hunter2@host/x"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "digits", "key": "token"}}},
+        {"name": "LR", "value": "0.1"},
+    ]
+    run_job(place, "fails", role=role, retryPolicy={"maxRetryCount": 1})
+    before = read_report(place, "fails")
+    delete(place, "fails")
+    after = read_report(place, "fails")
+    assert (before.is_deleted, after.is_deleted) == (False, True)
+    same = ("roles", "attempts", "failures", "tasks", "environment", "uid", "created", "completed")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    assert after.framework["spec"] == before.framework["spec"]
+    assert after.explanation.message == before.explanation.message
+    assert {each.reason for each in after.events} >= {"TaskFailed", "FrameworkRetried"}
+    failed = [(each.job_attempt, each.task) for each in after.tasks if each.is_failed]
+    assert [0, 1] == sorted({attempt for attempt, _ in failed})
+    assert sum(each.count for each in after.failures) == len(failed)
+    assert "hunter2" not in str(after)
+    assert [(each.name, each.value or each.source) for each in after.environment[0].variables] == [
+        ("API_TOKEN", "(masked)"),
+        ("DATA", "(masked)"),
+        ("KEY", "key token of the Secret digits"),
+        ("LR", "0.1"),
+    ]
+    assert output(place, "report", "fails", "--format", "markdown").startswith("# fails: failed")
+    assert output(place, "report", "fails").startswith("<!doctype html>")
+
+
+def read_report(place: Place, name: str) -> Report:
+    return msgspec.json.decode(output(place, "report", name, "--format", "json"), type=Report)
 
 
 def test_history_of_a_running_job_ends_with_its_current_attempt(place: Place) -> None:

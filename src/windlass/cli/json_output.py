@@ -4,10 +4,10 @@ import re
 
 import msgspec
 
-from windlass.cli.terminal import text as terminal_text
+from windlass.model import untrusted_text
 
 # JSON escapes the other control characters (C0) anyway.
-_UNSAFE = re.compile(f"[\x7f-\x9f{terminal_text.HIDDEN}]")
+_UNSAFE = re.compile(f"[\x7f-\x9f{untrusted_text.HIDDEN}]")
 _encode = msgspec.json.Encoder().encode
 
 

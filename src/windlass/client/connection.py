@@ -33,6 +33,8 @@ RESPONSE_TIMEOUT = 30.0
 """Timeout of later requests in seconds."""
 
 
+EMBEDDED = "+windlass"
+"""Part of the version of embedded clusters, whose pods are processes on one machine."""
 _READING_VERBS = (Verb.GET, Verb.LIST, Verb.WATCH)
 
 
@@ -98,13 +100,17 @@ class Connection:
             return self
         return Connection(self.transport, namespace, has_answered=self._has_answered, announce=self._announce)
 
-    async def is_embedded(self) -> bool:
-        """Return whether the cluster is an embedded one, whose pods are processes on one machine."""
+    async def version(self) -> str:
+        """Return the version of the API server; empty if the user may not read it."""
         try:
             answer = await self.send(Request(Verb.GET, "GET", Resource("", "", ""), "/version"))
         except errors.ResponseError:
-            return False  # the user may lack access to /version
-        return "+windlass" in msgspec.json.decode(answer, type=_Version).git_version
+            return ""
+        return msgspec.json.decode(answer, type=_Version).git_version
+
+    async def is_embedded(self) -> bool:
+        """Return whether the cluster is an embedded one, whose pods are processes on one machine."""
+        return EMBEDDED in await self.version()
 
     @contextlib.contextmanager
     def converting_errors(self) -> Iterator[None]:

@@ -85,6 +85,16 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All recorded attempts of all tasks. Empty for the current attempt of the job."""
 
 
+class AttemptOfTasks(msgspec.Struct, frozen=True):
+    """An attempt of a job with all attempts of its tasks."""
+
+    number: int
+    framework: Framework
+    """The Framework at the end of the attempt, or now."""
+    tasks: tuple[EndedTaskAttempt, ...]
+    """The last one of a task may still run."""
+
+
 class JobHistory(msgspec.Struct, frozen=True):
     """A job that exists or was deleted, with the records of its attempts, oldest first."""
 
@@ -97,6 +107,24 @@ class JobHistory(msgspec.Struct, frozen=True):
     def view(self) -> JobView:
         view = views.job_view(self.framework)
         return _deleted_view(view) if self.is_deleted else view
+
+    @property
+    def task_attempts(self) -> tuple[AttemptOfTasks, ...]:
+        """The attempts whose records exist, oldest first, and the current one, with all attempts of their tasks."""
+        found = [
+            AttemptOfTasks(each.spec.attempt, each.framework, tuple(each.task_attempts()))
+            for each in self.records
+        ]
+        status = self.framework.status
+        if status is not None and all(each.number != status.attempt_status.id for each in found):
+            current = tuple(
+                EndedTaskAttempt(role=role.name, index=task.index, attempt=task.attempt_status)
+                for role in status.attempt_status.roles
+                for task in role.task_statuses
+            )
+            ended = (*status.earlier_attempts, *current)
+            found.append(AttemptOfTasks(status.attempt_status.id, self.framework, ended))
+        return tuple(found)
 
     @property
     def attempts(self) -> tuple[AttemptView, ...]:

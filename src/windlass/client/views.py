@@ -256,11 +256,12 @@ def _task(role: str, task: TaskStatus) -> TaskView:
         ip=attempt.pod_ip or "",
         has_run=attempt.run_time is not None,
         code=completion.code if completion is not None else None,
-        reason=_task_reason(attempt, completion),
+        reason=task_reason(attempt, completion),
     )
 
 
-def _task_reason(attempt: TaskAttemptStatus, completion: TaskAttemptCompletionStatus | None) -> str:
+def task_reason(attempt: TaskAttemptStatus, completion: TaskAttemptCompletionStatus | None) -> str:
+    """Return how an attempt of a task failed or why it was ended; empty for a success."""
     if completion is None or not completion.type.is_failed:
         return ""
     if completion.code in ENDED_BY_CONTROLLER:
@@ -269,8 +270,11 @@ def _task_reason(attempt: TaskAttemptStatus, completion: TaskAttemptCompletionSt
 
 
 def _task_state(task: TaskStatus, completion: TaskAttemptCompletionStatus | None) -> TaskState:
-    if not task.is_completed:
-        return _TASK_STATES[task.state]
+    return ended_state(completion) if task.is_completed else _TASK_STATES[task.state]
+
+
+def ended_state(completion: TaskAttemptCompletionStatus | None) -> TaskState:
+    """Return the state of a task, or of an attempt of it, that has ended."""
     if completion is not None and not completion.type.is_failed:
         return TaskState.SUCCEEDED
     is_ended_by_controller = completion is not None and completion.code in ENDED_BY_CONTROLLER

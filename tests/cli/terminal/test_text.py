@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.cli.terminal import text as terminal_text
+from windlass.model import untrusted_text
 
 LINES = {
     "plain": ("step 3: loss 0.5", "step 3: loss 0.5"),
@@ -97,7 +98,7 @@ def test_log_lines_keep_only_colours(data: bytes, expected: bytes) -> None:
 
 def test_escaped_text_shows_control_characters() -> None:
     text = "a\tb\n\x1b[2J\x7f\x9b\u202e\u2066\u200e\U000e0041"
-    assert terminal_text.escaped(text) == "a\tb\\x0a\\x1b[2J\\x7f\\x9b\\u202e\\u2066\\u200e\\U000e0041"
+    assert untrusted_text.escaped(text) == "a\tb\\x0a\\x1b[2J\\x7f\\x9b\\u202e\\u2066\\u200e\\U000e0041"
 
 
 FITS = {

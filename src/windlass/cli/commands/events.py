@@ -8,7 +8,7 @@ import click
 
 from windlass.cli import cluster_options, errors, json_output, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
-from windlass.cli.terminal import text as terminal_text
+from windlass.model import untrusted_text
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -58,7 +58,7 @@ def format_text(event: "Event") -> str:
     """Format an event as one line with the local time."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "
-    message = terminal_text.escaped(event.message)
+    message = untrusted_text.escaped(event.message)
     return f"{format_local_time(event.last)} {mark} {event.object:<12} {event.reason}{times}: {message}"
 
 

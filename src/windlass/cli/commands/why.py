@@ -9,7 +9,7 @@ import click
 from windlass.cli import cluster_options, json_output, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import events as event_lines
-from windlass.cli.terminal import text as terminal_text
+from windlass.model import untrusted_text
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -45,7 +45,7 @@ def why(name: str | None, lines: int, output: str, cluster: ClusterOptions) -> N
         click.echo(json_output.encode(found))
         return
     for line in text_lines(found, datetime.now(UTC)):
-        click.echo(terminal_text.escaped(line))
+        click.echo(untrusted_text.escaped(line))
 
 
 async def _read(connection: "Connection", name: str | None, lines: int) -> "Explanation":

@@ -17,7 +17,7 @@ from windlass.cli.terminal import colours, live_view
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.unfinished_lines import UnfinishedLines
 from windlass.client import paths
-from windlass.client.usage import Usage
+from windlass.model import untrusted_text
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
 from windlass.runner.report import (
@@ -59,11 +59,11 @@ def format_line(item: Lasting, style: Style) -> bytes:
     if style.is_json:
         return json_output.encode(item) + b"\n"
     if isinstance(item, Verdict):
-        output = f"output: {terminal_text.escaped(paths.with_tilde(item.output))}\n" if item.output else ""
-        return f"{terminal_text.escaped(item.message)}\n{output}".encode("utf-8", "backslashreplace")
+        output = f"output: {untrusted_text.escaped(paths.with_tilde(item.output))}\n" if item.output else ""
+        return f"{untrusted_text.escaped(item.message)}\n{output}".encode("utf-8", "backslashreplace")
     name = f"{item.object:<{style.width}}"
     message = _progress_text(item) if isinstance(item, ProgressLine) else item.message
-    line = terminal_text.escaped(f"{_local_time(item.time)}  {name}  {message}")
+    line = untrusted_text.escaped(f"{_local_time(item.time)}  {name}  {message}")
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 

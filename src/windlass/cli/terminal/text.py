@@ -4,36 +4,12 @@ import re
 import unicodedata
 from functools import lru_cache
 
-# Each kind of sequence begins with ESC and a character, or with one C1 character.
-_SEQUENCE = (
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC etc.: title, clipboard, links
-    r"|\x1b[ -/]*[0-~]?"
-)
-_SEQUENCES = re.compile(_SEQUENCE)
-_HIDDEN_RANGES = (
-    (0x061C, 0x061C),
-    (0x200B, 0x200B),
-    (0x200E, 0x200F),
-    (0x202A, 0x202E),
-    (0x2060, 0x2060),
-    (0x2066, 0x2069),
-    (0xFEFF, 0xFEFF),
-    (0xE0000, 0xE007F),
-)
-"""Characters that hide text, or that change the direction and thereby the order of the text around them. Joiners
-(U+200C, U+200D) are not among them: some scripts and emoji need them."""
-HIDDEN = "".join(f"{chr(first)}-{chr(last)}" for first, last in _HIDDEN_RANGES)
-"""The hidden ranges, for a character class of a regular expression."""
+from windlass.model.untrusted_text import HIDDEN, SEQUENCE, SEQUENCES, last_overwrite
+
 # The group matches colours of a usual length, which `only_colours` keeps.
-_UNSAFE = re.compile(rf"(\x1b\[[0-9;:]{{0,60}}m)|{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f{HIDDEN}]")
+_UNSAFE = re.compile(rf"(\x1b\[[0-9;:]{{0,60}}m)|{SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f{HIDDEN}]")
 _RESET = "\x1b[0m"
 _SAFE_BYTES = bytes((0x09, 0x0A, *range(0x20, 0x7F)))
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09} | {
-    code: f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    for first, last in _HIDDEN_RANGES
-    for code in range(first, last + 1)
-}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories of characters that are removed, since they have no well-defined width."""
 _MARKS = ("Mn", "Me")
@@ -47,7 +23,7 @@ def printable(line: str) -> str:
     """Return the visible text without colours. After carriage returns, only the last part is visible."""
     if line.isascii() and line.isprintable():
         return line
-    return _limit_marks("".join(map(_visible, _last_overwrite(_SEQUENCES.sub("", line)))))
+    return _limit_marks("".join(map(_visible, last_overwrite(SEQUENCES.sub("", line)))))
 
 
 def only_colours(text: str) -> str:
@@ -65,12 +41,7 @@ def safe_log_lines(data: bytes) -> bytes:
     if not data.translate(None, _SAFE_BYTES):
         return data
     lines = data.decode("utf-8", "replace").split("\n")
-    return "\n".join(only_colours(_last_overwrite(line)) for line in lines).encode()
-
-
-def escaped(text: str) -> str:
-    """Escape line breaks and everything that could control a terminal. Keep tabs."""
-    return text.translate(_ESCAPES)
+    return "\n".join(only_colours(last_overwrite(line)) for line in lines).encode()
 
 
 def _limit_marks(text: str) -> str:
@@ -82,13 +53,6 @@ def _limit_marks(text: str) -> str:
         if marks <= _MAX_MARKS:
             kept.append(character)
     return "".join(kept)
-
-
-def _last_overwrite(line: str) -> str:
-    """Return the visible part of a line: each carriage return starts a part that overwrites the previous one."""
-    if "\r" not in line:
-        return line
-    return next((part for part in reversed(line.split("\r")) if _SEQUENCES.sub("", part).strip()), "")
 
 
 def display_width(text: str) -> int:

@@ -203,29 +203,25 @@ async def read(
     name: str,
     *,
     lines: int = LAST_LINES,
-    found: JobHistory | None = None,
-    has_pods: bool = True,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Explanation:
-    """Explain a job, or the last one of that name from its records if it was deleted.
+    """Explain a job, or the last one of that name from its records if it was deleted. Raises ObjectNotFoundError, and
+    the errors of `Connection.send`."""
+    return await read_history(connection, await history.find(connection, name), lines, now())
 
-    `found` is the job if it was just read. Without `has_pods`, the pods are not read, because there are too many.
 
-    Permissions for pods and events are optional.
-
-    Raises ObjectNotFoundError, and the errors of `Connection.send`.
-    """
-    found = found or await history.find(connection, name)
+async def read_history(connection: Connection, found: JobHistory, lines: int, now: datetime) -> Explanation:
+    """Explain a job. Permissions for pods and events are optional. Raises the errors of `Connection.send`."""
     framework = found.framework
     pods: list[Pod] = []
     events: list[Event] = []
-    if has_pods and not found.is_deleted:
+    if not found.is_deleted:
         with contextlib.suppress(ForbiddenError):
             pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):
         events = await job_events.read(connection, framework)
     events = history.with_recorded(events, found.records)
-    explanation = explain(framework, pods, events, now(), found.view)
+    explanation = explain(framework, pods, events, now, found.view)
     if explanation.failure is None:
         return explanation
     failure, log = await _with_lines(connection, explanation.failure, pods, lines)

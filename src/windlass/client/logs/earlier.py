@@ -2,14 +2,14 @@
 the last lines of failed containers that the status has kept."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 import msgspec
 
 from windlass.client import history, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import InvalidJobError, ObjectNotFoundError
-from windlass.client.history import JobHistory
+from windlass.client.history import AttemptOfTasks, JobHistory
 from windlass.client.logs import container_log, reader
 from windlass.client.logs.container_log import LogOptions, Note, Source, ignore_note
 from windlass.client.logs.lines import Line
@@ -35,20 +35,20 @@ async def read_batches(
     """Yield the log lines of one attempt of the job, or of all attempts in their order. The lines of retried tasks are
     included. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     tasks.require_tasks(job.framework, selector)
-    selected = [each for each in attempts_of(job) if attempt in (ALL_ATTEMPTS, each[0])]
+    selected = [each for each in job.task_attempts if attempt in (ALL_ATTEMPTS, each.number)]
     if not selected:
-        known = ", ".join(str(number) for number, _, _ in attempts_of(job))
+        known = ", ".join(str(each.number) for each in job.task_attempts)
         raise ObjectNotFoundError(
             f"there is no attempt {attempt} of {job.framework.name}: recorded attempts: {known or 'none'}"
         )
     is_embedded = await connection.is_embedded()
     existing = [] if job.is_deleted else await tasks.list_pods(connection, job.framework, selector)
     is_any_shown = False
-    for number, framework, ended in selected:
-        attempts = [each for each in ended if selector.matches(Task(each.role, each.index))]
-        batches = _read_attempt(
-            connection, number, framework, attempts, existing, options, note, is_embedded=is_embedded
-        )
+    pods = {pod.uid: pod for pod in existing}
+    for each in selected:
+        ended = [task for task in each.tasks if selector.matches(Task(task.role, task.index))]
+        of_tasks = msgspec.structs.replace(each, tasks=tuple(ended))
+        batches = _read_attempt(connection, of_tasks, pods, options, note, is_embedded=is_embedded)
         async with contextlib.aclosing(batches):
             async for batch in batches:
                 is_any_shown = True
@@ -77,49 +77,23 @@ async def read_by_name(
                 yield line
 
 
-def attempts_of(job: JobHistory) -> list[tuple[int, Framework, tuple[EndedTaskAttempt, ...]]]:
-    """Return the attempts of the job: the recorded ones, and the current one."""
-    found = [(each.spec.attempt, each.framework, tuple(each.task_attempts())) for each in job.records]
-    status = job.framework.status
-    if status is not None and all(number != status.attempt_status.id for number, _, _ in found):
-        current = tuple(
-            EndedTaskAttempt(role=role.name, index=task.index, attempt=task.attempt_status)
-            for role in status.attempt_status.roles
-            for task in role.task_statuses
-        )
-        found.append((status.attempt_status.id, job.framework, (*status.earlier_attempts, *current)))
-    return found
-
-
 async def _read_attempt(
     connection: Connection,
-    number: int,
-    framework: Framework,
-    ended: Sequence[EndedTaskAttempt],
-    existing: Sequence[Pod],
+    attempt: AttemptOfTasks,
+    pods: Mapping[str, Pod],
     options: LogOptions,
     note: Note,
     *,
     is_embedded: bool,
 ) -> AsyncGenerator[list[Line], None]:
-    pods = {pod.uid: pod for pod in existing}
     sources: list[Source] = []
     lost: list[EndedTaskAttempt] = []
-    for each in ended:
-        if each.attempt.pod_uid is None:
-            continue
-        pod = pods.get(each.attempt.pod_uid)
-        if pod is not None:
-            found = container_log.sources_of(pod, options)
-            sources += [source for source in found if reader.has_log(source, options)]
-        elif is_embedded:
-            deleted = _deleted_pod(framework, each)
-            sources += [
-                msgspec.structs.replace(source, is_deleted=True)
-                for source in container_log.sources_of(deleted, options)
-            ]
-        else:
+    for each in attempt.tasks:
+        found = sources_of(attempt.framework, each, pods, options, is_embedded=is_embedded)
+        if found is None:
             lost.append(each)
+        else:
+            sources += found
     for begin in range(0, len(sources), reader.MAX_MERGED):
         merged = sources[begin : begin + reader.MAX_MERGED]
         batches = reader.merge_by_time(connection, merged, options, note, is_only=False)
@@ -128,11 +102,32 @@ async def _read_attempt(
                 yield batch
     if lost:
         note(
-            f"the pods of attempt {number} of {framework.name} are deleted, and this cluster keeps no logs of deleted "
-            "pods: only the last lines of failed containers are shown"
+            f"the pods of attempt {attempt.number} of {attempt.framework.name} are deleted, and this cluster keeps no "
+            "logs of deleted pods: only the last lines of failed containers are shown"
         )
-        if lines := list(_last_lines(lost, options)):
+        if lines := list(last_lines(lost, options)):
             yield lines
+
+
+def sources_of(
+    framework: Framework,
+    ended: EndedTaskAttempt,
+    pods: Mapping[str, Pod],
+    options: LogOptions,
+    *,
+    is_embedded: bool,
+) -> list[Source] | None:
+    """Return the logs of an attempt of a task, none if it had no pod; None if its pod is deleted and the cluster keeps
+    no logs of deleted pods. `pods` are the existing ones by UID."""
+    if ended.attempt.pod_uid is None:
+        return []
+    pod = pods.get(ended.attempt.pod_uid)
+    if pod is not None:
+        return [each for each in container_log.sources_of(pod, options) if reader.has_log(each, options)]
+    if not is_embedded:
+        return None
+    found = container_log.sources_of(_deleted_pod(framework, ended), options)
+    return [msgspec.structs.replace(each, is_deleted=True) for each in found]
 
 
 def _deleted_pod(framework: Framework, ended: EndedTaskAttempt) -> Pod:
@@ -157,7 +152,8 @@ def _deleted_pod(framework: Framework, ended: EndedTaskAttempt) -> Pod:
     return Pod(metadata, PodSpec(containers=containers, init_containers=init_containers))
 
 
-def _last_lines(ended: Sequence[EndedTaskAttempt], options: LogOptions) -> Iterator[Line]:
+def last_lines(ended: Sequence[EndedTaskAttempt], options: LogOptions) -> Iterator[Line]:
+    """Yield the last lines of failed containers that the status has kept."""
     for each in ended:
         completion = each.attempt.completion_status
         pod = None if completion is None else completion.pod

@@ -180,7 +180,7 @@ async def merge_by_time(
     async with contextlib.AsyncExitStack() as exit_stack:
         readers = [
             await exit_stack.enter_async_context(
-                contextlib.aclosing(_read_one(connection, source, options, note, is_only=is_only))
+                contextlib.aclosing(read_one(connection, source, options, note, is_only=is_only))
             )
             for source in sources
         ]
@@ -213,9 +213,10 @@ def _time_key(time: str) -> int:
     return log_lines.nanoseconds(time.encode()) if time else 0
 
 
-async def _read_one(
+async def read_one(
     connection: Connection, source: Source, options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[list[Line], None]:
+    """Yield the lines of one log. Errors are passed to `note`, unless it is the only log that is read."""
     has_timestamps = options.has_timestamps or not is_only
     options = msgspec.structs.replace(options, follow=False)
     request = container_log.request(source, connection.namespace, options, has_timestamps=has_timestamps)

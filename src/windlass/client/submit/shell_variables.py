@@ -18,7 +18,18 @@ _EXCLUDED = re.compile(r"TF_CONFIG|TF_(?:VAR|CLI|TOKEN)_.*|.*VISIBLE_(?:CORES|DE
 """The address of another TensorFlow job, variables of Terraform, and device selection."""
 _SECRET_WORDS = frozenset(
     {
-        *("KEY", "KEYS", "APIKEY", "TOKEN", "TOKENS", "SECRET", "SECRETS", "AUTH", "PRIVATE"),
+        *(
+            "KEY",
+            "KEYS",
+            "APIKEY",
+            "TOKEN",
+            "TOKENS",
+            "SECRET",
+            "SECRETS",
+            "AUTH",
+            "AUTHORIZATION",
+            "PRIVATE",
+        ),
         *(
             "PASS",
             "PASSWD",
@@ -34,6 +45,7 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|\b(?:hf|ghp|gho|github_pat|glpat|sk|xox[abp])[-_][A-Za-z0-9_-]{16,}")
 """A URL with a password, or a token of a known service."""
+MASK = "(masked)"
 _FOLDER_LISTS = frozenset({"PYTHONPATH"})
 
 
@@ -49,7 +61,15 @@ def training_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_be_secret(name: str, value: str) -> bool:
-    return not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or _SECRET_VALUE.search(value) is not None
+    return (
+        not _SECRET_WORDS.isdisjoint(re.split("[^A-Z0-9]", name.upper()))
+        or _SECRET_VALUE.search(value) is not None
+    )
+
+
+def without_secrets(text: str) -> str:
+    """Replace passwords in URLs and tokens of known services."""
+    return _SECRET_VALUE.sub(MASK, text)
 
 
 def applied(

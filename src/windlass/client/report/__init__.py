@@ -1,0 +1,1 @@
+"""Reports about jobs: everything that is known about a job, in one file. `writing` writes them."""
