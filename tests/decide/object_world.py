@@ -17,7 +17,14 @@ from windlass.decide import types as decide_types
 from windlass.decide.types import Action, CreatedPod, Decision, Observed, Outcomes, Rules
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.history import AttemptRecord
-from windlass.model.pods import ConfigMapView, ContainerState, ContainerStatus, ContainerTerminated, PodView
+from windlass.model.pods import (
+    ConfigMapView,
+    ContainerRunning,
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    PodView,
+)
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 from windlass.objects.attempt_record import attempt_record
@@ -266,8 +273,14 @@ class ObjectWorld:
         """Run the pods of these tasks; of all tasks of the role if none is named."""
         for index in indices or self.indices(role):
             pod = self.pod(index, role)
+            state = ContainerState(running=ContainerRunning(started_at=self.now))
             status = msgspec.structs.replace(
-                pod.status, phase="Running", pod_ip="10.0.0.1", host_ip="192.168.0.1"
+                pod.status,
+                phase="Running",
+                pod_ip="10.0.0.1",
+                host_ip="192.168.0.1",
+                start_time=self.now,
+                container_statuses=(ContainerStatus(name="main", state=state),),
             )
             spec = msgspec.structs.replace(pod.spec, node_name="node-0")
             self.pods[pod.name] = msgspec.structs.replace(pod, status=status, spec=spec)
@@ -275,7 +288,9 @@ class ObjectWorld:
     def end(self, index: int, exit_code: int = 0, role: str = "worker") -> None:
         """End the container of the pod by itself."""
         pod = self.pod(index, role)
-        terminated = ContainerTerminated(exit_code=exit_code, finished_at=self.now)
+        terminated = ContainerTerminated(
+            exit_code=exit_code, started_at=pod.started_at, finished_at=self.now
+        )
         container = ContainerStatus(name="main", state=ContainerState(terminated=terminated))
         phase = "Failed" if exit_code else "Succeeded"
         status = msgspec.structs.replace(pod.status, phase=phase, container_statuses=(container,))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import builders
+import msgspec
 import pytest
 from tests.decide.object_world import NewWorld, ObjectWorld
 
@@ -12,6 +13,7 @@ from windlass.model.completion import CompletionCode
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.history import AttemptRecord
 from windlass.model.states import State
+from windlass.model.status import PodTimes
 
 KEEPS = Rules(keeps_records=True)
 
@@ -228,3 +230,42 @@ def test_record_says_when_and_where_each_task_ran(running: NewWorld) -> None:
     ]
     assert times == [("node-0", builders.at(0), builders.at(30))] * 2
     assert record.spec.completion_time == builders.at(30)
+
+
+def test_record_has_the_times_of_pods_that_are_deleted(running: NewWorld) -> None:
+    """worker-0 ends by itself and worker-1 is deleted. The controller is restarted when both pods are gone."""
+    world = running()
+    world.wait(30)
+    world.end(0, exit_code=3)
+    world.wait(10)
+    world.settle()
+    world.wait(5)
+    world.settle()
+    world.vanish("job-worker-0", "job-worker-1")
+    world.finish()
+    ended, deleted = (each.attempt.times_of_pod for each in world.records[0].task_attempts())
+    begun = PodTimes(created=builders.NOW, scheduled=builders.NOW, started=builders.NOW)
+    assert ended == msgspec.structs.replace(
+        begun, ended=builders.at(30), deletion_requested=ended.deletion_requested
+    )
+    assert deleted == msgspec.structs.replace(begun, deletion_requested=builders.at(40))
+
+
+def test_retried_task_has_the_times_of_each_of_its_pods(running: NewWorld) -> None:
+    world = running(task_retries=1, completed_pods=CompletedPods.KEEP)
+    for seconds in (20, 30):
+        world.run(0)
+        world.settle()
+        world.wait(seconds)
+        world.end(0, exit_code=4)
+        world.finish()
+    times = [each.attempt.times_of_pod for each in world.records[0].task_attempts() if each.index == 0]
+    assert [each.started for each in times] == [builders.NOW, builders.at(20)]
+    assert [each.ended for each in times] == [builders.at(20), builders.at(50)]
+
+
+def test_times_of_pods_are_not_stored_without_records(running: NewWorld) -> None:
+    world = running(completed_pods=CompletedPods.KEEP, rules=Rules())
+    world.end(0, exit_code=3)
+    world.finish()
+    assert world.task(0).attempt_status.pod_times is msgspec.UNSET

@@ -21,7 +21,7 @@ from windlass.model.states import (
     PREPARING,
     RUNNING,
 )
-from windlass.model.status import TaskStatus
+from windlass.model.status import PodTimes, TaskStatus
 
 
 def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
@@ -60,13 +60,30 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
     if presence is Presence.DELETED or pod is None:
         return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name))
     if task.state.is_ending:
-        task = _while_deleting(builder, role, task, pod)
+        updated = _with_pod_times(builder, task, _while_deleting(builder, role, task, pod), pod)
         if presence is Presence.UNCONFIRMED:
-            builder.relist_if_overdue(task.transition_time)
-        return task
+            builder.relist_if_overdue(updated.transition_time)
+        return updated
     if presence is Presence.UNCONFIRMED:
         return _while_unconfirmed(builder, task)
-    return _update_from_phase(builder, role, task, pod)
+    return _with_pod_times(builder, task, _update_from_phase(builder, role, task, pod), pod)
+
+
+def _with_pod_times(builder: DecisionBuilder, before: TaskStatus, task: TaskStatus, pod: PodView) -> TaskStatus:
+    """Return the task with the times of its pod for the record, if its state has changed and its attempt is ending."""
+    is_due = builder.rules.keeps_records and not task.state.is_active and task.state is not before.state
+    if not is_due:
+        return task
+    status = pod.status
+    times = PodTimes(
+        created=pod.metadata.creation_timestamp,
+        scheduled=status.start_time,
+        started=pod.started_at,
+        ended=pod.finished_at if pod.is_terminal else None,
+        deletion_requested=pod.deletion_began,
+    )
+    attempt = msgspec.structs.replace(task.attempt_status, pod_times=times)
+    return msgspec.structs.replace(task, attempt_status=attempt)
 
 
 def _adopt_pod(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView | None) -> TaskStatus:
@@ -200,8 +217,10 @@ def stop_attempt(
             return task
         return transitions.with_state(with_completion(task, completion), ATTEMPT_COMPLETED, builder.now)
     if task.state.is_active:
-        task = with_completion(task, completion)
-        return transitions.with_state(task, DELETION_PENDING, builder.now)
+        stopped = transitions.with_state(with_completion(task, completion), DELETION_PENDING, builder.now)
+        pod = builder.observed.pods.get(task.attempt_status.pod_name)
+        is_own = pod is not None and pod.uid == task.attempt_status.pod_uid
+        return _with_pod_times(builder, task, stopped, pod) if pod is not None and is_own else stopped
     return task
 
 

@@ -97,7 +97,12 @@ class ContainerTerminated(Sparse, frozen=True):
     signal: int = 0
     reason: str = ""
     message: str = ""
+    started_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class ContainerRunning(Sparse, frozen=True):
+    started_at: datetime | None = None
 
 
 class ContainerWaiting(Sparse, frozen=True):
@@ -106,6 +111,7 @@ class ContainerWaiting(Sparse, frozen=True):
 
 
 class ContainerState(Sparse, frozen=True):
+    running: ContainerRunning | None = None
     terminated: ContainerTerminated | None = None
     waiting: ContainerWaiting | None = None
 
@@ -125,6 +131,8 @@ class PodStatusView(Sparse, frozen=True):
     message: str = ""
     pod_ip: str = ""
     host_ip: str = ""
+    start_time: datetime | None = None
+    """Time at which the kubelet accepted the pod, before it pulls images."""
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -144,6 +152,13 @@ class PodView(ObjectView, frozen=True):
     def is_terminal(self) -> bool:
         """Whether the phase is Succeeded or Failed: nothing of the pod runs or will run."""
         return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Time at which the first of the containers started, without init containers, by the clock of the node."""
+        states = (container.state for container in self.status.container_statuses)
+        times = (begun.started_at for state in states if (begun := state.running or state.terminated))
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def finished_at(self) -> datetime | None:

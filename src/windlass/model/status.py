@@ -1,7 +1,7 @@
 """The status of a Framework. Only the controller writes it.
 
-Names and structure are those of FrameworkController; additions of Windlass are at the level of the Framework only, so
-that they do not enlarge ten thousand task statuses.
+Names and structure are those of FrameworkController; additions of Windlass are at the level of the Framework, so that
+they do not enlarge ten thousand task statuses. `podTimes`, which exists only with records of attempts, is an exception.
 """
 
 from datetime import datetime
@@ -27,6 +27,22 @@ class RetryPolicyStatus(Dense, frozen=True):
     """Delay of the next retry after the attempt's completionTime. Chosen once and stored."""
 
 
+class PodTimes(Sparse, frozen=True, kw_only=True):
+    """Times of the pod of an ended task attempt, as far as they are known. They complete the times of the attempt:
+    `startTime` (AttemptCreationPending), `runTime` (AttemptRunning) and `completionTime` (AttemptCompleted)."""
+
+    created: Timestamp | None = None
+    """When the API server created the pod: AttemptCreationRequested, then AttemptPreparing."""
+    scheduled: Timestamp | None = None
+    """When the kubelet of its node accepted the pod (`status.startTime`). Images are pulled after this."""
+    started: Timestamp | None = None
+    """When the first container started; init containers are not counted. By the clock of the node."""
+    ended: Timestamp | None = None
+    """When the last container ended, by the clock of the node."""
+    deletion_requested: Timestamp | None = None
+    """When the API server received the request that deleted the pod: AttemptDeletionRequested, then AttemptDeleting."""
+
+
 class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
     start_time: Timestamp
@@ -39,6 +55,13 @@ class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     pod_ip: str | None = None
     pod_host_ip: str | None = None
     completion_status: TaskAttemptCompletionStatus | None = None
+    pod_times: PodTimes | msgspec.UnsetType = msgspec.UNSET
+    """Absent unless records of attempts are enabled."""
+
+    @property
+    def times_of_pod(self) -> PodTimes:
+        """The times of the pod; without any if they are unknown."""
+        return PodTimes() if self.pod_times is msgspec.UNSET else self.pod_times
 
 
 class RetryOutcome(Sparse, frozen=True):
