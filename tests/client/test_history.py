@@ -148,7 +148,7 @@ def test_report_has_the_same_attempts_after_the_job_is_deleted(place: Place) -> 
     assert after.explanation.message == before.explanation.message
     assert {each.reason for each in after.events} >= {"TaskFailed", "FrameworkRetried"}
     failed = [(each.job_attempt, each.task) for each in after.tasks if each.is_failed]
-    assert [0, 1] == sorted({attempt for attempt, _ in failed})
+    assert sorted({attempt for attempt, _ in failed}) == [0, 1]
     assert sum(each.count for each in after.failures) == len(failed)
     assert "hunter2" not in str(after)
     assert [(each.name, each.value or each.source) for each in after.environment[0].variables] == [

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import terminals
 from pods import commands, machine
@@ -13,6 +14,7 @@ from pods.commands import Command, Done, Home, Local, framework, role
 
 from conformance.client import Json
 from conformance.waiting import wait_for
+from windlass.client.report.contents import Report
 
 PATH = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
 TICKS = "trap 'exit 0' TERM; i=0; while true; do i=$$((i+1)); echo tick $$i; sleep 0.05; done"
@@ -217,3 +219,42 @@ def test_why_shows_the_log_of_the_failed_pod(cluster: Cluster) -> None:
     assert done.lines[0].startswith("broken failed: worker-0 exited with code 3 ")
     assert "  line 2\n  line 3\n" in done.stdout
     assert "line 1" not in done.stdout
+
+
+# Reports
+
+
+def test_report_of_ten_retries_is_the_same_after_the_job_is_deleted(cluster: Cluster) -> None:
+    script = "echo attempt $FC_FRAMEWORK_ATTEMPT_ID of $FC_TASK_INDEX; exit $FC_TASK_INDEX"
+    policy = {"fancyRetryPolicy": False, "maxRetryCount": 10}
+    container = cluster.home.container(script)
+    cluster.submit(framework(role(container, tasks=2), name="fails", retryPolicy=policy))
+    cluster.wait_for_completed("fails")
+    wait_for("all records", lambda: len(report(cluster, "fails").attempts) == 11)
+    before = report(cluster, "fails", "--logs")
+    cluster.windlass("delete", "fails").expect(0)
+    wait_for("the Framework to be deleted", lambda: report(cluster, "fails").is_deleted)
+    after = report(cluster, "fails", "--logs")
+    for name in ("attempts", "failures", "tasks", "environment", "roles"):
+        assert getattr(after, name) == getattr(before, name)
+    assert texts(after) == texts(before)
+    for attempt in range(11):
+        assert (attempt, "worker-1", [f"attempt {attempt} of 1"]) in texts(after)
+    only_failed = texts(report(cluster, "fails"))
+    assert only_failed == [each for each in texts(after) if each[1] == "worker-1"]
+    assert [(each.count, each.code, each.first_task) for each in after.failures] == [(11, 1, "worker-1")]
+    page = cluster.windlass("report", "fails").expect(0).stdout
+    assert page.startswith("<!doctype html>")
+    assert "fails failed: worker-1 exited with code 1" in page
+
+
+def report(cluster: Cluster, name: str, *options: str) -> Report:
+    done = cluster.windlass("report", name, "--format", "json", *options).expect(0)
+    return msgspec.json.decode(done.stdout, type=Report)
+
+
+def texts(found: Report) -> list[tuple[int, str, list[str]]]:
+    """Return the attempts, the tasks and the lines of the logs, without the timestamps of the lines."""
+    return [
+        (each.job_attempt, each.task, [line.split(" ", 1)[1] for line in each.lines]) for each in found.logs
+    ]

@@ -19,6 +19,8 @@ from pods.specs import STUBBORN, config_map, host_path, mount
 
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
+from windlass.client.report.contents import Report
+from windlass.client.views import JobState
 
 HELLO = Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml"
 
@@ -219,6 +221,43 @@ def test_second_ctrl_c_kills_the_pods(home: Home) -> None:
     assert done.verdict == "job stopped"
     assert not home.runs
     traces.wait_until_gone()
+
+
+def test_report_has_all_attempts_of_a_failed_job(home: Home, tmp_path: Path) -> None:
+    script = "echo attempt $FC_FRAMEWORK_ATTEMPT_ID; exit 3"
+    policy = {"fancyRetryPolicy": False, "maxRetryCount": 2}
+    path = tmp_path / "report.json"
+    job = framework(role(home.container(script)), retryPolicy=policy)
+    done = home.run(job, options=("--report", path, "--output", "json")).expect(3)
+    assert [line["message"] for line in done.json_lines if line.get("reason") == "Report"] == [
+        f"report: {path}"
+    ]
+    found = msgspec.json.decode(path.read_bytes(), type=Report)
+    assert [(each.attempt, each.state, each.is_retried) for each in found.attempts] == [
+        (0, JobState.FAILED, True),
+        (1, JobState.FAILED, True),
+        (2, JobState.FAILED, False),
+    ]
+    assert [each.lines[0].split(" ", 1)[1] for each in found.logs] == [f"attempt {at}" for at in range(3)]
+    assert found.notes == ()
+
+
+def test_report_is_written_when_the_run_is_interrupted(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    container = home.container(STUBBORN)
+    job = framework(role(container, terminationGracePeriodSeconds=600))
+    command = home.begin_run(job, options=("--report", path))
+    command.says("worker-0 | armed")
+    for words in ("stopping", f"report: {path}"):
+        command.press_ctrl_c()
+        command.says(words)
+    done = command.done().expect(130)
+    assert done.verdict == "job stopped"
+    text = path.read_text()
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")
+    assert '<p class="note">job stopped</p>' in text
+    assert not home.runs
 
 
 def test_sigkill_ends_the_pods(anyone: Home) -> None:

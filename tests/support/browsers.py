@@ -4,6 +4,7 @@ Tests poll the page instead of sleeping.
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -87,6 +88,10 @@ class Page(WebSession):
             f"{selector} to be there", f"{found} && ({found}.focus(), document.activeElement === {found})"
         )
         self._tell("Input.insertText", text=text)
+
+    def screenshot(self) -> bytes:
+        """Return a picture of the visible part of the page as PNG."""
+        return base64.b64decode(self._tell("Page.captureScreenshot", format="png")["data"])
 
     def _tell(self, method: str, **parameters: Any) -> Any:
         return self._runner.run(asyncio.wait_for(self._send(method, parameters), SECONDS))

@@ -15,6 +15,7 @@ from windlass.client.report.contents import (
     FailureGroup,
     Log,
     Phase,
+    PhaseState,
     Report,
     TaskAttempt,
 )
@@ -42,8 +43,10 @@ def task(index: int = 0, *, is_failed: bool = False, text: str = "", **more: Any
         "index": index,
         "attempt": 0,
         "phases": (
-            Phase(state="Pending", since=begin),
-            Phase(state="Running", since=begin + 2 * SECOND),
+            Phase(state=PhaseState.PENDING, since=begin),
+            Phase(state=PhaseState.STARTING, since=begin + SECOND),
+            Phase(state=PhaseState.RUNNING, since=begin + 5 * SECOND),
+            Phase(state=PhaseState.ENDING, since=begin + 28 * SECOND),
         ),
         "ended": begin + 30 * SECOND,
         "node": "node-1",

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +33,8 @@ class RunArguments(msgspec.Struct, frozen=True):
     """Fields of the job file to override: `--set`."""
     logs: bool | None = None
     """Whether to show log lines. None: show them unless the live view is shown."""
+    report: Path | None = None
+    """File for a report about the jobs."""
     keep: bool = False
     is_local: bool = False
     """Whether to run on the cluster of `windlass local`."""
@@ -131,6 +134,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Show the tasks' log lines instead of the live table, or hide them.",
     ),
     parameters.output("text", "json"),
+    click.option(
+        "--report",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write a report about the job to FILE at the end, as `windlass report` does: HTML, or JSON or Markdown if "
+        "the name ends with .json or .md. With several jobs, each file name has the name of its job.",
+    ),
     click.option(
         "--timeout",
         metavar="DURATION",

@@ -122,6 +122,7 @@ def companions_file(
         "--env": job_options.env,
         fault_options.OPTION: arguments.injected,
         "--logs": arguments.logs,
+        "--report": arguments.report,
     }
     for name, is_set in job_arguments.items():
         if is_set:

@@ -26,6 +26,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     reads_logs: bool = True
     outputs: Path | None = None
     """Folder in which the output of tasks is kept after the run; None to keep nothing."""
+    report: Path | None = None
+    """File for a report about the job; with several jobs, each has its name in that of its file."""
     is_verbose: bool = False
     injections: tuple[Injection, ...] = ()
     forward: ForwardOptions = ForwardOptions()

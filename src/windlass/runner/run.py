@@ -15,6 +15,7 @@ from windlass.localcluster.cluster import CannotStartError, ClusterOptions, Loca
 from windlass.model import names
 from windlass.runner import exit_codes, gpus, verdict
 from windlass.runner.interrupts import Interrupts
+from windlass.runner.job_reports import ReportWriter
 from windlass.runner.local import data_folders
 from windlass.runner.local.records import Record
 from windlass.runner.options import RunOptions
@@ -40,7 +41,8 @@ async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Repor
     cluster = LocalCluster(data, cluster_options)
     try:
         work = _run_on_new_cluster(plan, options, cluster, interrupts, reporter)
-        return await run_with_timeout(work, plan, options, interrupts, reporter)
+        writer = ReportWriter(plan, options.report, cluster.socket, interrupts, reporter)
+        return await run_with_timeout(work, plan, options, interrupts, reporter, writer)
     finally:
         await cluster.stop()
 
@@ -58,7 +60,8 @@ async def run_on_daemon(
     )
     supported_plan = plan if record.has_mounts else plan.without_own_mounts()
     work = _run_session(supported_plan, options, cluster, interrupts, reporter)
-    return await run_with_timeout(work, plan, options, interrupts, reporter)
+    writer = ReportWriter(plan, options.report, cluster.socket, interrupts, reporter)
+    return await run_with_timeout(work, plan, options, interrupts, reporter, writer)
 
 
 def _listen_for_interrupts(reporter: Reporter) -> Interrupts:
@@ -74,6 +77,7 @@ async def run_with_timeout(
     options: RunOptions,
     interrupts: Interrupts,
     reporter: Reporter,
+    writer: ReportWriter | None = None,
 ) -> int:
     """Wait for the results, an immediate end by Ctrl-C, or the timeout; report the results and return the exit code."""
     task = asyncio.create_task(work)
@@ -95,6 +99,8 @@ async def run_with_timeout(
     else:
         state = "ready" if plan.companions_only else "completed"
         verdicts = [verdict.timed_out(plan.name, f"not {state} after {options.timeout:g} s", now())]
+    if writer is not None:
+        await writer.write(verdicts)
     if len(verdicts) > 1:
         verdicts.append(verdict.of_all(plan.name, verdicts, now()))
     for result in verdicts:

@@ -94,6 +94,7 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
         timeout=arguments.timeout,
         reads_logs=arguments.logs is not False,
         outputs=_outputs_folder(),
+        report=_report_file(arguments.report),
         is_verbose=arguments.verbose,
         injections=fault_options.parse(arguments.injected, [job.roles for job in plan.jobs]),
     )
@@ -285,6 +286,13 @@ def _outputs_folder() -> Path | None:
     with contextlib.suppress(RuntimeError):
         return data_folders.state_folder(os.environ) / "output"
     return None
+
+
+def _report_file(path: Path | None) -> Path | None:
+    """Return the absolute path of the report. Raises UsageError if its folder does not exist."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.UsageError(f"--report: the folder {path.parent} does not exist")
+    return None if path is None else path.absolute()
 
 
 def new_reporter(

@@ -6,6 +6,7 @@ The logs are read separately by `logs`, because they may not fit into memory.
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -23,7 +24,7 @@ from windlass.client.views import TaskState
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.status import EndedTaskAttempt
+from windlass.model.status import EndedTaskAttempt, TaskAttemptStatus
 
 FORMAT_VERSION = 1
 """Version of the JSON format. It increases when a field is renamed or removed, or changes its meaning."""
@@ -34,10 +35,20 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of a report."""
 
 
+class PhaseState(StrEnum):
+    PENDING = "Pending"
+    """The pod is not created, or no node is assigned."""
+    STARTING = "Starting"
+    """The node pulls images, mounts volumes and runs init containers."""
+    RUNNING = "Running"
+    ENDING = "Ending"
+    """A container has ended or the pod is being deleted, and the controller has not observed its end."""
+
+
 class Phase(Part, frozen=True, kw_only=True):
     """The time from which an attempt of a task was in a state."""
 
-    state: str
+    state: PhaseState
     since: datetime
 
 
@@ -182,16 +193,13 @@ def _task_attempt(number: int, ended: EndedTaskAttempt, *, is_over: bool) -> Tas
     if is_over or completion is not None:
         state = views.ended_state(completion) if completion is not None else TaskState.ENDED
     is_failed = state is TaskState.FAILED
-    phases = [Phase(state=TaskState.PENDING, since=attempt.start_time)]
-    if attempt.run_time is not None:
-        phases.append(Phase(state=TaskState.RUNNING, since=attempt.run_time))
     return TaskAttempt(
         job_attempt=number,
         role=ended.role,
         index=ended.index,
         attempt=attempt.id,
         state=state,
-        phases=tuple(phases),
+        phases=tuple(_phases(attempt)),
         ended=attempt.completion_time,
         code=None if completion is None else completion.code,
         failure_class=failures.class_of(completion.type) if completion is not None and is_failed else "",
@@ -202,6 +210,22 @@ def _task_attempt(number: int, ended: EndedTaskAttempt, *, is_over: bool) -> Tas
         pod=attempt.pod_name,
         pod_uid=attempt.pod_uid or "",
     )
+
+
+def _phases(attempt: TaskAttemptStatus) -> Iterator[Phase]:
+    """Yield the phases in their order. Their times are from several clocks, so they are kept in order too."""
+    times = attempt.times_of_pod
+    ended = min(filter(None, (times.ended, times.deletion_requested)), default=None)
+    since = attempt.start_time
+    for state, begin in (
+        (PhaseState.PENDING, attempt.start_time),
+        (PhaseState.STARTING, times.scheduled),
+        (PhaseState.RUNNING, times.started or attempt.run_time),
+        (PhaseState.ENDING, ended),
+    ):
+        if begin is not None:
+            since = max(since, min(begin, attempt.completion_time or begin))
+            yield Phase(state=state, since=since)
 
 
 def _failure_groups(attempts: Iterable[AttemptOfTasks]) -> Iterator[FailureGroup]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from windlass.client.report.contents import Report, TaskAttempt
-from windlass.client.views import TaskState
+from windlass.client.report.contents import PhaseState, Report, TaskAttempt
 from windlass.model import verdict
 
 Row = Sequence[str]
@@ -66,7 +65,7 @@ def task_attempts(report: Report, limit: int) -> Table:
 
 
 def _task_row(each: TaskAttempt) -> Row:
-    ran = next((phase.since for phase in each.phases if phase.state == TaskState.RUNNING), None)
+    ran = next((phase.since for phase in each.phases if phase.state is PhaseState.RUNNING), None)
     return (
         each.task,
         str(each.job_attempt),

@@ -126,7 +126,7 @@ function bar(attempt, left, end) {
   made.title = summary(attempt);
   const length = Math.max(1, attempt.end - attempt.begin);
   attempt.phases.forEach((phase, at) => {
-    const part = made.appendChild(element('i', /^[A-Z][a-z]+$/.test(phase.state) ? phase.state : ''));
+    const part = made.appendChild(element('i', phase.state));
     const until = attempt.times[at + 1] ?? attempt.end;
     part.style.left = `${((attempt.times[at] - attempt.begin) / length) * 100}%`;
     part.style.width = `${((until - attempt.times[at]) / length) * 100}%`;
