@@ -126,7 +126,7 @@ ui: ui/node_modules/installed ## Build the page of `windlass ui` into src/windla
 
 .PHONY: test-ui
 test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium (Debian: apt-get install chromium), on an embedded cluster
-	$(UI)/bin/python -m pytest -n 2 --dist loadgroup tests/ui
+	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Fuzz the embedded API server for SECONDS=n (default: 60) with SEED=n (default: 1)
@@ -178,6 +178,10 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Run the benchmarks, compare wi
 	$(BIN)/python bench/output.py
 	$(EXAMPLES)/bin/python bench/launch.py
 	@$(BIN)/python bench/figures.py
+
+.PHONY: bench-ui
+bench-ui: ui $(UI)/installed ## Measure the page of `windlass ui` in Chromium, and update bench/results (ARGS='--help')
+	PYTHONPATH=tests/support $(UI)/bin/python bench/ui.py $(ARGS)
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/bench-installed ## Compare the load on a real API server with the minimum and the Job controller (ARGS='--help')

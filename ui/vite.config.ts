@@ -10,7 +10,7 @@ export default defineConfig({
     target: "es2022",
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    license: { fileName: "licenses.md" },
+    license: { fileName: "licenses.txt" },
   },
   // For `npm run dev`: WINDLASS_UI is the address that `windlass ui` prints, without the path.
   server: { proxy: { "/api": process.env["WINDLASS_UI"] ?? "http://127.0.0.1:8765" } },
