@@ -118,7 +118,6 @@ class Condition(Sparse, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
 
 
 class PodSpec(Sparse, frozen=True):
@@ -196,13 +195,6 @@ class Pod(Sparse, frozen=True):
     @property
     def is_ready(self) -> bool:
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
-
-    @property
-    def scheduled_at(self) -> datetime | None:
-        found = (
-            each for each in self.status.conditions if each.type == "PodScheduled" and each.status == "True"
-        )
-        return next((each.last_transition_time for each in found), None)
 
     @property
     def container_statuses(self) -> tuple[ContainerStatus, ...]:

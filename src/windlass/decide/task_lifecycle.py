@@ -69,7 +69,9 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
     return _with_pod_times(builder, task, _update_from_phase(builder, role, task, pod), pod)
 
 
-def _with_pod_times(builder: DecisionBuilder, before: TaskStatus, task: TaskStatus, pod: PodView) -> TaskStatus:
+def _with_pod_times(
+    builder: DecisionBuilder, before: TaskStatus, task: TaskStatus, pod: PodView
+) -> TaskStatus:
     """Return the task with the times of its pod for the record, if its state has changed and its attempt is ending."""
     is_due = builder.rules.keeps_records and not task.state.is_active and task.state is not before.state
     if not is_due:

@@ -12,7 +12,6 @@ from windlass.client import cluster_info, history, lookup, plain_jobs, timeline
 from windlass.client.explain import explanation
 from windlass.client.history import JobHistory
 from windlass.client.job_watch import JobWatch, Key
-from windlass.model import verdict
 from windlass.web import problems, rows
 from windlass.web.calls import Call, EventStream
 from windlass.web.schema import (
@@ -32,6 +31,10 @@ from windlass.wire.yaml import dump as yaml_dump
 MIN_INTERVAL_SECONDS = 0.2
 """Minimum time between two messages of the stream of all jobs."""
 MIN_DETAIL_SECONDS = 1.0
+MAX_TASKS_WITH_PODS = 1_000
+"""Number of tasks up to which the pods of a job are read to explain it."""
+LAST_LINES = 50
+"""Number of last lines of an attempt of a task."""
 ROWS_PER_STEP = 50
 """Number of rows that are converted before other requests get their turn."""
 _SORT_KEYS: dict[str, Callable[[JobRow], Any]] = {
@@ -138,9 +141,12 @@ async def _detail(call: Call) -> JobDetail:
     found, permissions = await asyncio.gather(
         history.find(connection, call.name), call.viewer.permissions(call.namespace)
     )
-    has_pods = sum(found.view.roles.values()) <= timeline.MAX_TASKS_WITH_PODS
+    has_pods = sum(found.view.roles.values()) <= MAX_TASKS_WITH_PODS
     explained, spec = await asyncio.gather(
-        explanation.read(connection, call.name, found=found, has_pods=has_pods), _spec(call, found)
+        explanation.read_history(
+            connection, found, explanation.LAST_LINES, datetime.now(UTC), has_pods=has_pods
+        ),
+        _spec(call, found),
     )
     row = rows.of_job(found if found.is_deleted else found.framework)
     fields = {name: getattr(row, name) for name in JobRow.__struct_fields__}
@@ -182,16 +188,8 @@ async def read_timeline(call: Call) -> TimelineAnswer:
 
 async def read_task_attempt(call: Call) -> TaskAttemptDetail:
     info = call.request.match_info
-    role, index = info["role"], int(info["index"])
-    attempt, task_attempt = int(info["attempt"]), int(info["task_attempt"])
-    found = await timeline.find_task_attempt(call.connection, call.name, attempt, role, index, task_attempt)
-    if found is None:
-        raise problems.ProblemError(
-            404,
-            "not-found",
-            f"attempt {task_attempt} of {role}-{index} in attempt {attempt} of {call.name} is not recorded",
-        )
-    completion = found.attempt.completion_status
-    return rows.of_task_attempt(
-        found, attempt, verdict.last_lines(completion) if completion is not None else ()
+    attempt, index, task_attempt = (int(info[part]) for part in ("attempt", "index", "task_attempt"))
+    found, lines = await timeline.find_task_attempt(
+        call.connection, call.name, attempt, info["role"], index, task_attempt, LAST_LINES
     )
+    return rows.of_task_attempt(found, attempt, lines)

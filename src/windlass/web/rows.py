@@ -13,7 +13,9 @@ from windlass.client.explain.explanation import Explanation
 from windlass.client.explain.retries import Retries
 from windlass.client.history import JobHistory
 from windlass.client.job_watch import Found
+from windlass.client.report.contents import PhaseState, TaskAttempt
 from windlass.client.submit import node_capacity
+from windlass.client.timeline import Timeline
 from windlass.client.views import JobState, JobView, TaskState
 from windlass.k8s import pod_resources
 from windlass.model import names
@@ -110,9 +112,7 @@ def _retries(framework: Framework) -> RetryCounts:
         for role in status.attempt_status.roles
         for task in role.task_statuses
     )
-    classes = Counter(
-        timeline.failure_class(each.attempt.completion_status) or "other" for each in status.earlier_attempts
-    )
+    classes = Counter(timeline.class_of(each) or "other" for each in status.earlier_attempts)
     if unknown := total - classes.total():
         classes["other"] += max(0, unknown)
     return RetryCounts(total=total, by_class=dict(classes))
@@ -217,28 +217,29 @@ def _retry_paragraphs(retries: Retries | None, subject: str) -> Iterator[str]:
 # Timeline
 
 
-def of_timeline(found: timeline.Timeline, now: datetime) -> TimelineAnswer:
-    times = [each.created for each in found.bars]
+def of_timeline(found: Timeline, now: datetime) -> TimelineAnswer:
+    times = [each.phases[0].since for each in found.tasks if each.phases]
     times += [each.started for each in found.attempts if each.started is not None]
     times += [each.first for each in found.events]
-    ends = [time for each in found.bars for time in (each.finished, each.started) if time is not None]
+    ends = [each.ended for each in found.tasks if each.ended is not None]
     ends += [each.ended for each in found.attempts if each.ended is not None]
-    is_over = all(each.finished is not None for each in found.bars)
-    last = max([*ends, *(each.last for each in found.events), *times], default=now)
+    ends += [each.last for each in found.events]
+    is_over = all(each.ended is not None for each in found.attempts)
+    last = max([*times, *ends], default=now)
     return TimelineAnswer(
         now=_ms(now),
         start=_ms(min(times, default=now)),
         end=_ms(last if is_over else max(now, last)),
         columns=BAR_COLUMNS,
-        bars=tuple(map(_bar, found.bars[:MAX_BARS])),
-        truncated=max(0, len(found.bars) - MAX_BARS),
+        bars=tuple(map(_bar, found.tasks[:MAX_BARS])),
+        truncated=max(0, len(found.tasks) - MAX_BARS),
         job_attempts=tuple(
             JobAttempt(
                 attempt=each.attempt,
                 started=milliseconds(each.started),
                 finished=milliseconds(each.ended),
                 outcome=_attempt_outcome(each.state),
-                reason=each.retry_reason or each.reason,
+                reason=each.reason or each.retry_reason,
             )
             for each in found.attempts
         ),
@@ -259,22 +260,25 @@ def _ms(time: datetime) -> int:
     return int(time.timestamp() * 1000)
 
 
-def _bar(bar: timeline.TaskBar) -> tuple[str | int | None, ...]:
+def _bar(attempt: TaskAttempt) -> tuple[str | int | None, ...]:
+    since = {phase.state: _ms(phase.since) for phase in attempt.phases}
+    ended = milliseconds(attempt.ended)
+    ending = since.get(PhaseState.ENDING)
     return (
-        bar.role,
-        bar.index,
-        bar.attempt,
-        bar.task_attempt,
-        bar.node,
-        _ms(bar.created),
-        milliseconds(bar.scheduled),
-        milliseconds(bar.started),
-        milliseconds(bar.finished),
-        bar.outcome.value,
-        bar.code,
-        bar.failure_class,
+        attempt.role,
+        attempt.index,
+        attempt.job_attempt,
+        attempt.attempt,
+        attempt.node,
+        since.get(PhaseState.PENDING),
+        since.get(PhaseState.STARTING),
+        since.get(PhaseState.RUNNING),
+        ended,
+        timeline.outcome_of(attempt).value,
+        attempt.code,
+        attempt.failure_class,
         None,
-        None,
+        ending,
     )
 
 
@@ -295,7 +299,7 @@ def _attempt_outcome(state: JobState) -> str:
 
 def of_task_attempt(found: EndedTaskAttempt, attempt: int, lines: Sequence[str] = ()) -> TaskAttemptDetail:
     ended = found.attempt
-    completion = ended.completion_status
+    completion, pod_times = ended.completion_status, ended.times_of_pod
     pod = None if completion is None else completion.pod
     retry = found.retry
     decision = "" if retry is None else "retried" if retry.should_retry else "not retried"
@@ -308,16 +312,21 @@ def of_task_attempt(found: EndedTaskAttempt, attempt: int, lines: Sequence[str] 
         times=tuple(
             StateTime(state=state, time=stamp(time))
             for state, time in (
-                ("created", ended.start_time),
-                ("started", ended.run_time),
+                ("pending", ended.start_time),
+                ("pod created", pod_times.created),
+                ("scheduled", pod_times.scheduled),
+                ("started", pod_times.started or ended.run_time),
+                ("deletion requested", pod_times.deletion_requested),
+                ("ended", pod_times.ended),
                 ("finished", ended.completion_time),
             )
+            if time is not None
         ),
         exit_codes=tuple(
             ContainerExit(container=each.name, code=each.code, signal=each.signal, reason=each.reason)
             for each in (() if pod is None else pod.containers)
         ),
-        class_=timeline.failure_class(completion),
+        class_=timeline.class_of(found),
         decision=decision,
         decision_reason="" if retry is None else retry.reason,
         last_lines=tuple(lines),

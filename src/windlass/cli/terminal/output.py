@@ -17,6 +17,7 @@ from windlass.cli.terminal import colours, live_view
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.unfinished_lines import UnfinishedLines
 from windlass.client import paths
+from windlass.client.usage import Usage
 from windlass.model import untrusted_text
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
