@@ -107,7 +107,7 @@ async def overview(connection: Connection) -> ClusterOverview:
         try:
             async for page in lookup.list_pages(connection, PODS, namespace):
                 for pod in map(_decode_pod, page):
-                    _add_pod(pod, requested or {}, counts, pending)
+                    _add_pod(pod, {} if requested is None else requested, counts, pending)
             break
         except ForbiddenError as error:
             reasons.append(f"pods: {error.failure.message}")

@@ -17,6 +17,7 @@ _MENTIONS_ERROR = re.compile(
     r"segmentation fault|unrecognized|invalid|out of memory)\b(?!\s*[=:]?\s*-?\d)",
     re.IGNORECASE,
 )
+_ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 def find_error(lines: Sequence[str]) -> str:
@@ -32,7 +33,8 @@ def find_error(lines: Sequence[str]) -> str:
 
 
 def mentions_error(line: str) -> bool:
-    return _START.match(line) is not None or _MENTIONS_ERROR.search(line) is not None
+    """Return whether the line is about an error, e.g. the first line of a traceback."""
+    return any(each.search(line) for each in (_START, _ERROR_NAME, _MENTIONS_ERROR))
 
 
 def select_last_lines(lines: Sequence[str], count: int) -> Sequence[str]:
