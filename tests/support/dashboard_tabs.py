@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright, expect
 
-MS: Final = 40_000
+MS: Final = 180_000
 """Timeout of every condition, which only a broken page reaches."""
 WINDOW: Final = {"width": 1280, "height": 800}
 AXE: Final = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"

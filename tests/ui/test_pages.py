@@ -22,6 +22,7 @@ def test_usage_and_reported_values_are_drawn(tab: Tab) -> None:
     page = tab.open("jobs/default/training/metrics")
     for title in ("CPU", "Memory", "loss"):
         section = page.get_by_role("region", name=title)
+        section.scroll_into_view_if_needed()
         expect(section.locator("canvas")).to_be_visible()
         expect(section).to_contain_text("worker-2:")
 
@@ -43,7 +44,7 @@ def test_lint_marks_the_line(tab: Tab) -> None:
     page.get_by_label("Job file").fill("name: typo\ncomand: python train.py\n")
     check = page.get_by_role("region", name="Check of the file")
     expect(check).to_contain_text("comand")
-    expect(page.locator(".gutter .mark-error").first).to_contain_text("2")
+    expect(page.locator(".gutter .mark-error").filter(has_text="2")).to_be_visible()
     check.get_by_role("button", name="Line 2").first.click()
     expect(page.get_by_label("Job file")).to_be_focused()
     expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()

@@ -120,7 +120,7 @@ async function errorOf(response: Response): Promise<ApiError> {
   const message = body.message ?? `The server answered ${response.status} ${response.statusText}.`;
   if (response.status === 401) {
     const mode = body.mode ?? session.value?.mode ?? "link";
-    const isFirst = body.code === "no-session";
+    const isFirst = body.code === "no-session" && session.value === null;
     login.set({ mode, message: isFirst ? "" : message });
     session.set(null);
   }

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { ApiError, logIn, messageOf } from "../api";
+import { logIn, messageOf } from "../api";
 import type { LoginMode } from "../types";
 import { Problem, useTitle } from "../ui";
 
@@ -36,7 +36,8 @@ function TokenForm() {
     try {
       await logIn(token.trim());
     } catch (error) {
-      setProblem(error instanceof ApiError ? error.message : (messageOf(error) ?? "The server does not answer."));
+      // A rejected token is reported above the form, and a lost server in the banner.
+      setProblem(messageOf(error));
     } finally {
       setBusy(false);
     }

@@ -68,19 +68,21 @@ export function MetricsPage({ job, query }: { job: JobDetail; query: URLSearchPa
         </p>
       )}
       {!data && !error && <p>Loading…</p>}
-      {groups.map((group) => (
-        <section key={group.title} aria-label={group.title}>
-          <h2>
-            {group.title}
-            {group.unit && group.unit !== "bytes" && <span class="muted"> in {group.unit}</span>}
-          </h2>
-          <div class="charts">
-            {chunks(group.series).map((series) => (
-              <LazyChart key={series[0]!.task} title={group.title} unit={group.unit} series={series} />
-            ))}
-          </div>
-        </section>
-      ))}
+      <div class="groups">
+        {groups.map((group) => (
+          <section key={group.title} class={group.series.length > SERIES_PER_CHART ? "wide" : ""} aria-label={group.title}>
+            <h2>
+              {group.title}
+              {group.unit && group.unit !== "bytes" && <span class="muted"> in {group.unit}</span>}
+            </h2>
+            <div class="charts">
+              {chunks(group.series).map((series) => (
+                <LazyChart key={series[0]!.task} title={group.title} unit={group.unit} series={series} />
+              ))}
+            </div>
+          </section>
+        ))}
+      </div>
     </>
   );
 }

@@ -10,6 +10,7 @@ import type { Diagnostic, LintResult, Permissions, PlanResult, SubmitResult } fr
 import { Problem, useLoaded, useTitle } from "../ui";
 
 const LINT_DELAY_MS = 400;
+const LINE_HEIGHT = 18;
 const MAX_FILE_BYTES = 2_000_000;
 const EXAMPLE = `name: hello
 roles:
@@ -167,7 +168,7 @@ function Editor({
   const marks = new Map<number, Diagnostic[]>();
   for (const diagnostic of diagnostics) marks.set(diagnostic.line, [...(marks.get(diagnostic.line) ?? []), diagnostic]);
   return (
-    <div class="editor">
+    <div class="editor" style={{ height: `${LINE_HEIGHT * Math.min(Math.max(lines + 2, 10), 24) + 12}px` }}>
       <div class="gutter" ref={gutter} aria-hidden="true">
         {Array.from({ length: lines }, (_, index) => {
           const found = marks.get(index + 1);
@@ -187,7 +188,6 @@ function Editor({
         autocomplete="off"
         wrap="off"
         placeholder="Paste a job file or a Framework"
-        rows={18}
         value={text}
         onInput={(event) => onText(event.currentTarget.value)}
         onScroll={(event) => {

@@ -145,7 +145,7 @@ export function Timeline({
     currentBar.created <= range.to &&
     endOf(currentBar, now) >= range.from;
   return (
-    <section class="timeline" aria-label="Timeline" style={{ "--label-width": `${LABEL_WIDTH}px` }}>
+    <div class="timeline" style={{ "--label-width": `${LABEL_WIDTH}px` }}>
       <div class="toolbar">
         <label class="field">
           Tasks <input type="search" value={text} placeholder="e.g. worker-1" onInput={(event) => setText(event.currentTarget.value)} />
@@ -209,7 +209,7 @@ export function Timeline({
       {data.truncated ? (
         <p class="muted">{count(data.truncated, "older attempt")} not shown.</p>
       ) : null}
-    </section>
+    </div>
   );
 }
 
