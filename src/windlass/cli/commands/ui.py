@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     "--token-header",
     default="",
     metavar="NAME",
-    help="Header in which a proxy forwards each viewer's token, e.g. Authorization. "
-    "Only the proxy may reach the server.",
+    help="Header in which a proxy forwards each viewer's token, e.g. Authorization.",
 )
 @click.option(
     "--host",
@@ -136,7 +135,8 @@ async def _serve(
                     await asyncio.to_thread(_open, link)
                 await end.wait()
         except OSError as error:
-            raise CommandError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise CommandError(f"cannot listen on {host}:{port}: {reason}") from error
 
 
 def _has_display() -> bool:
