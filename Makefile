@@ -128,6 +128,10 @@ ui: ui/node_modules/installed ## Build the page of `windlass ui` into src/windla
 test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium (Debian: apt-get install chromium), on an embedded cluster
 	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui
 
+.PHONY: test-ui-smoke
+test-ui-smoke: ui $(UI)/installed ## Run the few tests of test-ui that CI runs
+	$(UI)/bin/python -m pytest -m smoke tests/ui
+
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Fuzz the embedded API server for SECONDS=n (default: 60) with SEED=n (default: 1)
 	$(BIN)/python tools/fuzz_api.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)

@@ -20,6 +20,7 @@ from dashboard_tabs import WINDOW, Tab, launch
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 from scripted_cluster import Place
 
+from conformance.waiting import wait_for
 from figures import Sheet, argument_parser  # next to this file
 
 TASKS = 10_000
@@ -122,7 +123,7 @@ def first_paint(sheet: Sheet, browser: Browser, place: Place, rounds: int) -> No
         for _ in range(rounds):
             tab.page.goto("about:blank")
             tab.open(f"jobs/{place.name}/large")
-            times.append(tab.page.wait_for_function("window.paintedAt").json_value())
+            times.append(wait_for("the timeline", lambda: tab.page.evaluate("window.paintedAt")))
     note = " ".join(f"{each:.0f}" for each in times)
     sheet.add(
         f"{TASKS:,} tasks: first paint of the timeline", statistics.median(times), "ms", aim=1000, note=note

@@ -3,6 +3,7 @@
 import re
 
 import dashboard_jobs
+import pytest
 from dashboard_tabs import Tab
 from playwright.sync_api import expect
 
@@ -11,7 +12,7 @@ def test_verdict_reason_and_facts_are_shown(tab: Tab) -> None:
     page = tab.open("jobs/default/unstable")
     expect(page.locator(".lead")).to_contain_text("unstable failed: worker-1 exited with code 1")
     expect(page.get_by_role("region", name="Why")).to_contain_text("ValueError: loss is NaN at step 17")
-    expect(page.get_by_role("region", name="Details")).to_contain_text("print(\"loading the data\"")
+    expect(page.get_by_role("region", name="Details")).to_contain_text('print("loading the data"')
     page.get_by_role("link", name="File").click()
     expect(page.locator("pre.file")).to_contain_text("kind: Framework")
 
@@ -51,6 +52,7 @@ def test_ten_failures_are_told_apart(tab: Tab) -> None:
     expect(tab.lane("temporary-0").get_by_role("gridcell")).to_have_count(2)
 
 
+@pytest.mark.smoke
 def test_details_of_an_attempt_say_why_it_was_retried(tab: Tab) -> None:
     page = tab.open("jobs/default/unstable")
     tab.lane("worker-1").get_by_role("gridcell").nth(3).wait_for()

@@ -8,7 +8,7 @@ import { go, href, setQuery } from "../router";
 import { Status } from "../status";
 import { Timeline, type Selected } from "../timeline/timeline";
 import type { AttemptDetail, JobDetail, TimelineData } from "../types";
-import { notify, Problem, useLoaded, useNow, useTitle } from "../ui";
+import { notify, Problem, type Loaded, useLoaded, useNow, useTitle } from "../ui";
 import { durationOf, Progress, Resources, Retries, Tasks } from "./jobs";
 import { Logs } from "./logs";
 import { MetricsPage } from "./metrics";
@@ -29,6 +29,8 @@ export function Job({ namespace, name, tab, query }: { namespace: string; name: 
   const title = TABS.find(([path]) => path === tab)?.[1];
   useTitle(title && tab ? `${title} of ${name}` : name);
   const { job, error } = useJob(namespace, name);
+  // Loaded at the same time as the job: it is the largest part of the page.
+  const timeline = useTimeline(namespace, name, job, tab === "");
   return (
     <>
       <nav class="crumbs" aria-label="Position">
@@ -63,7 +65,7 @@ export function Job({ namespace, name, tab, query }: { namespace: string; name: 
       </nav>
       <Problem text={error} />
       {!job && !error && <p>Loading…</p>}
-      {job && tab === "" && <Overview job={job} query={query} />}
+      {job && tab === "" && <Overview job={job} timeline={timeline} query={query} />}
       {job && tab === "logs" && <Logs job={job} query={query} />}
       {job && tab === "metrics" && <MetricsPage job={job} query={query} />}
       {job && tab === "file" && <File job={job} />}
@@ -75,7 +77,9 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
   const loaded = useLoaded((signal) => request<JobDetail>(jobPath(namespace, name), { signal }), [namespace, name]);
   const [live, setLive] = useState<JobDetail | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
+  const isLoaded = loaded.data !== null || loaded.error !== null;
   useEffect(() => {
+    if (!isLoaded) return undefined;
     const abort = new AbortController();
     followEvents(jobPath(namespace, name, "/stream"), abort.signal, {
       job: (job: JobDetail) => {
@@ -85,12 +89,12 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
       error: ({ message }: { message: string }) => setProblem(message),
     }).catch((error: unknown) => abort.signal.aborted || setProblem(messageOf(error)));
     return () => abort.abort();
-  }, [namespace, name]);
+  }, [namespace, name, isLoaded]);
   const job = live ?? loaded.data;
   return { job, error: job ? problem : (loaded.error ?? problem) };
 }
 
-function Overview({ job, query }: { job: JobDetail; query: URLSearchParams }) {
+function Overview({ job, timeline, query }: { job: JobDetail; timeline: Loaded<TimelineData | null>; query: URLSearchParams }) {
   const now = useNow(1000, job.finished === null);
   const selected = parseSelected(query.get("attempt"));
   const why = job.why.filter((paragraph) => paragraph !== job.message);
@@ -105,7 +109,7 @@ function Overview({ job, query }: { job: JobDetail; query: URLSearchParams }) {
           ))}
         </section>
       )}
-      <TimelineSection job={job} selected={selected} />
+      <TimelineSection job={job} timeline={timeline} selected={selected} />
       <div class="columns">
         <section aria-labelledby="summary">
           <h2 id="summary">Summary</h2>
@@ -166,35 +170,51 @@ function parseSelected(text: string | null): Selected | null {
   return match ? { lane: match[1]!, attempt: Number(match[2]), taskAttempt: Number(match[3]) } : null;
 }
 
-function TimelineSection({ job, selected }: { job: JobDetail; selected: Selected | null }) {
-  const path = jobPath(job.namespace, job.name);
+function useTimeline(
+  namespace: string,
+  name: string,
+  job: JobDetail | null,
+  isShown: boolean,
+): Loaded<TimelineData | null> {
   const took = useRef(0);
-  const { data, error, reload } = useLoaded(
+  const loaded = useLoaded(
     async (signal) => {
+      if (!isShown) return null;
       const started = performance.now();
-      const loaded = await request<TimelineData>(`${path}/timeline`, { signal });
+      const data = await request<TimelineData>(jobPath(namespace, name, "/timeline"), { signal });
       took.current = performance.now() - started;
-      return loaded;
+      return data;
     },
-    [job.uid, job.namespace, job.name],
+    [namespace, name, isShown],
   );
   // Each change of the job may have changed the timeline.
   const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const isFirst = useRef(true);
+  const known = useRef<JobDetail | null>(null);
   useEffect(() => {
-    if (isFirst.current) {
-      isFirst.current = false;
-      return;
-    }
+    const isFirst = known.current === null;
+    known.current = job;
+    if (isFirst || job === null) return;
     pending.current ??= setTimeout(
       () => {
         pending.current = undefined;
-        reload();
+        loaded.reload();
       },
       Math.max(RELOAD_MS, RELOAD_FACTOR * took.current),
     );
   }, [job]);
   useEffect(() => () => clearTimeout(pending.current), []);
+  return loaded;
+}
+
+function TimelineSection({
+  job,
+  timeline: { data, error, reload },
+  selected,
+}: {
+  job: JobDetail;
+  timeline: Loaded<TimelineData | null>;
+  selected: Selected | null;
+}) {
   if (!data) return error ? <Problem text={error} retry={reload} /> : <p>Loading the timeline…</p>;
   return (
     <section aria-labelledby="timeline">

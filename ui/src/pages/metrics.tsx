@@ -123,8 +123,9 @@ function LazyChart(properties: { title: string; unit: string; series: Series[] }
   }, []);
   const { title, unit, series } = properties;
   const names = series.length === 1 ? series[0]!.task : `${series[0]!.task} … ${series.at(-1)!.task}`;
+  const most = Math.max(...series.map(({ points }) => points.length));
   return (
-    <figure class="chart" ref={element} data-drawn={isVisible} aria-label={`${title} of ${names}`}>
+    <figure class="chart" ref={element} data-drawn={isVisible} data-points={most} aria-label={`${title} of ${names}`}>
       <div class="plot" style={{ height: `${HEIGHT}px` }} aria-hidden="true">
         {isVisible && <Chart {...properties} />}
       </div>
@@ -160,7 +161,7 @@ function Chart({ unit, series }: { unit: string; series: Series[] }) {
         legend: { show: false },
         cursor: { y: false },
         scales: {
-          x: { range: (_, min, max) => [Math.min(min, max - MIN_SPAN_S), max] },
+          x: { range: xRange },
           y: { range: { min: { pad: 0.1, soft: 0, mode: 3 }, max: { pad: 0.1, soft: 0, mode: 3 } } },
         },
         axes: [
@@ -192,6 +193,12 @@ function Chart({ unit, series }: { unit: string; series: Series[] }) {
   }, [names, unit, palette]);
   useEffect(() => plot.current?.setData(data), [data]);
   return <div ref={element} />;
+}
+
+/** Return the times of the data, and at least half a minute: uPlot would show a whole day for a single point. */
+function xRange({ data: [times] }: uPlot): [number, number] {
+  const last = times.at(-1) ?? 0;
+  return [Math.min(times[0] ?? last, last - MIN_SPAN_S), last];
 }
 
 /** Return the table that uPlot draws: the times in seconds, and a column per series with gaps. */
