@@ -288,9 +288,7 @@ class ObjectWorld:
     def end(self, index: int, exit_code: int = 0, role: str = "worker") -> None:
         """End the container of the pod by itself."""
         pod = self.pod(index, role)
-        terminated = ContainerTerminated(
-            exit_code=exit_code, started_at=pod.started_at, finished_at=self.now
-        )
+        terminated = ContainerTerminated(exit_code=exit_code, started_at=pod.started_at, finished_at=self.now)
         container = ContainerStatus(name="main", state=ContainerState(terminated=terminated))
         phase = "Failed" if exit_code else "Succeeded"
         status = msgspec.structs.replace(pod.status, phase=phase, container_statuses=(container,))
