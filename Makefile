@@ -79,7 +79,7 @@ test-pods: $(VENV)/installed ## Run the tests that start pods (needs Linux), at 
 	$(BIN)/python -m pytest -n 5 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
 
 .PHONY: test-examples
-test-examples: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with every example (TensorFlow, PyTorch, JAX, MPI) and test the companions
+test-examples: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with every example (TensorFlow, PyTorch, JAX, MPI), and test companions and reports in browsers
 	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/examples
 
 .PHONY: test-all

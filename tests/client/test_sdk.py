@@ -37,6 +37,7 @@ STORY = (
     "scale",
     "suspend",
     "resume",
+    "report",
     "stop",
     "delete",
 )

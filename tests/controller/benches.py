@@ -154,6 +154,8 @@ class Bench:
         self.port = RecordingPort()
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        self.stored_failures: list[tuple[str, tuple[str, ...]]] = []
+        """Pods of failed tasks, with the calls of the pass up to the time at which the executor reported them."""
         self.seconds = 0.0
         self.key = key_of(framework)
         self.steps_back = timedelta(0)
@@ -165,8 +167,16 @@ class Bench:
             rules or Rules(),
             pod_options=PodOptions(barrier_image),
             choose_ports=choose_ports,
+            on_stored=self._record_stored,
         )
         self.cache.put_framework(framework)
+
+    def _record_stored(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.stored_failures += [
+            (each.failed_attempt.pod_name, tuple(self.port.log))
+            for each in reasons
+            if each.failed_attempt is not None
+        ]
 
     def monotonic(self) -> float:
         return self.seconds

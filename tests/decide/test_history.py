@@ -123,6 +123,68 @@ def test_attempt_that_the_user_ended_is_recorded(
     assert attempts(world) == [(0, code, is_retried)]
 
 
+@pytest.mark.parametrize(
+    ("code", "attributes", "reason", "is_counted"),
+    [
+        (200, ("Transient",), "transient failure", False),
+        (201, ("Transient", "Conflict"), "transient failure", False),
+        (210, ("Permanent",), "permanent failure", False),
+        (3, (), "retry 1 of 1", True),
+    ],
+    ids=["transient", "conflict", "permanent", "unknown"],
+)
+def test_failure_class_and_decision_are_recorded(
+    running: NewWorld, code: int, attributes: tuple[str, ...], reason: str, is_counted: bool
+) -> None:
+    policy = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=1)
+    world = running(retry_policy=policy, completed_pods=CompletedPods.KEEP)
+    world.end(0, exit_code=code)
+    world.finish()
+    spec = world.records[0].spec
+    assert (spec.code, spec.type.attributes) == (code, attributes)
+    assert (spec.retry.reason, spec.retry.is_counted) == (reason, is_counted)
+    assert spec.retry.should_retry == ("Permanent" not in attributes)
+    assert (spec.retry.delay_sec > 0) == ("Conflict" in attributes)
+
+
+def test_suspended_job_has_a_record_of_each_attempt(running: NewWorld) -> None:
+    world = running(completed_pods=CompletedPods.KEEP)
+    world.edit(suspend=True)
+    world.finish()
+    world.wait(60)
+    world.edit(suspend=False)
+    world.finish()
+    world.run(0, 1)
+    world.settle()
+    world.end(0)
+    world.end(1)
+    world.finish()
+    assert attempts(world) == [(0, CompletionCode.FRAMEWORK_SUSPENDED, True), (1, 0, False)]
+    assert world.records[0].spec.retry.reason == "the job was suspended"
+
+
+def test_tasks_of_a_job_that_is_rescaled_between_retries_are_recorded(running: NewWorld) -> None:
+    """worker-1 is retried, worker-2 is added and retried, and both are removed."""
+    world = running(task_retries=1, completed_pods=CompletedPods.KEEP)
+    retry = RetryPolicySpec(max_retry_count=1)
+    world.end(1, exit_code=4)
+    world.finish()
+    world.edit(builders.role("worker", 3, retry=retry))
+    world.finish()
+    world.run(1, 2)
+    world.settle()
+    world.end(2, exit_code=5)
+    world.finish()
+    world.edit(builders.role("worker", 1, retry=retry))
+    world.finish()
+    world.end(0)
+    world.finish()
+    (record,) = world.records
+    found = [(each.index, each.attempt.id, codes(each)) for each in record.task_attempts()]
+    removed = CompletionCode.DELETE_TASK_REQUESTED
+    assert sorted(found) == [(0, 0, 0), (1, 0, 4), (1, 1, removed), (2, 0, 5), (2, 1, removed)]
+
+
 def test_earlier_attempts_of_tasks_are_recorded_with_their_reasons(running: NewWorld) -> None:
     world = running(task_retries=2, completed_pods=CompletedPods.KEEP)
     for code in (4, 5, 6):

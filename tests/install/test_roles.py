@@ -22,6 +22,7 @@ from windlass.kubeapi.resources import (
     EVENTS,
     GANGS,
     LEASES,
+    NAMESPACES,
     PODS,
     SERVICES,
     Resource,
@@ -41,7 +42,7 @@ CONTROLLER = frameworks(names.CONTROLLER_GROUP)
 ALL_NAMESPACES = Settings()
 TWO = Settings(namespaces=("team-a", "team-b"))
 MANAGING = Settings(manage_crds=True)
-ALL = Settings(manage_crds=True, history=History(enabled=True))
+ALL = Settings(manage_crds=True, history=History(enabled=True, read_logs=True))
 DEFINITION = "frameworks.launcher.microsoft.com"
 
 LABEL = f"{names.FRAMEWORK_NAME}=digits"
@@ -345,7 +346,7 @@ def _resource(permission: roles.Permission) -> str:
 def test_records_are_an_option_of_the_installation() -> None:
     """The definition and the permissions of records exist only with `history`."""
     without, recording = (
-        InstallOptions(settings=each) for each in (Settings(), replace(ALL, manage_crds=False))
+        InstallOptions(settings=each) for each in (Settings(), Settings(history=History(enabled=True)))
     )
     added = {(each["kind"], each["metadata"]["name"]) for each in manifests.all_of(recording)} - {
         (each["kind"], each["metadata"]["name"]) for each in manifests.all_of(without)
@@ -356,3 +357,29 @@ def test_records_are_an_option_of_the_installation() -> None:
     assert ("attemptrecords", ("create", "list", "delete")) in resources
     (deployment,) = [each for each in manifests.all_of(recording) if each["kind"] == "Deployment"]
     assert "--history-enabled" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_reading_logs_is_an_option_of_the_installation() -> None:
+    recording, reading = (History(enabled=True, read_logs=reads) for reads in (False, True))
+    more = {
+        (each.resource, each.verbs)
+        for each in set(roles.permissions(Settings(history=reading)))
+        - set(roles.permissions(Settings(history=recording)))
+    }
+    assert more == {("attemptrecords", ("patch",)), ("namespaces", ("get",)), ("pods/log", ("get",))}
+    assert roles.permissions(Settings(history=History(read_logs=True))) == roles.permissions(Settings())
+    made = manifests.all_of(InstallOptions(settings=Settings(history=reading)))
+    (deployment,) = [each for each in made if each["kind"] == "Deployment"]
+    assert "--history-read-logs" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_limited_controller_reads_logs_only_in_its_namespaces() -> None:
+    """A Role of a namespace allows reading this Namespace itself."""
+    settings = replace(TWO, history=History(enabled=True, read_logs=True))
+    granted = grants.granted("windlass-system", settings)
+    needed = {
+        grants.needed_by(requests.get(NAMESPACES, "team-a", "team-a")),
+        grants.needed_by(requests.log("team-a", "job-worker-0", container="main")),
+    }
+    assert grants.missing(granted, needed) == frozenset()
+    assert grants.missing(granted, {Grant("", "pods/log", "get", "team-c")})

@@ -1,4 +1,4 @@
-"""A headless browser: Debian's Chromium, controlled by the DevTools protocol.
+"""Headless browsers: Debian's Chromium, controlled by the DevTools protocol, and Firefox, by WebDriver BiDi.
 
 Tests poll the page instead of sleeping.
 """
@@ -22,6 +22,7 @@ from web_sessions import WebSession
 from conformance.waiting import wait_for
 
 PROGRAM: Final = "chromium"
+FIREFOX: Final = "firefox-esr"
 SECONDS: Final = 300.0
 """Timeout of a page."""
 OPTIONS: Final = (
@@ -40,6 +41,13 @@ OPTIONS: Final = (
     "--no-proxy-server",
     "--window-size=1400,1000",
     "--remote-debugging-port=0",
+)
+FIREFOX_OPTIONS: Final = (
+    "--headless",
+    "--no-remote",
+    "--remote-debugging-port=0",
+    "--width=1400",
+    "--height=1000",
 )
 ENDS: Final = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED)
 
@@ -87,6 +95,9 @@ class Page(WebSession):
         self.until(
             f"{selector} to be there", f"{found} && ({found}.focus(), document.activeElement === {found})"
         )
+        self._insert_text(text)
+
+    def _insert_text(self, text: str) -> None:
         self._tell("Input.insertText", text=text)
 
     def screenshot(self) -> bytes:
@@ -99,6 +110,9 @@ class Page(WebSession):
     async def _open(self) -> None:
         self._session = aiohttp.ClientSession()
         self._websocket = await self._session.ws_connect(self._address, max_msg_size=0)
+        await self._enable()
+
+    async def _enable(self) -> None:
         for domain in ("Page", "Runtime"):
             await self._send(f"{domain}.enable", {})
 
@@ -109,12 +123,49 @@ class Page(WebSession):
             message = await self._websocket.receive()
             assert message.type not in ENDS, f"the browser is gone: {message}"
             received = json.loads(message.data)
-            if received.get("method") == "Runtime.exceptionThrown":
-                self.complaints.append(_complaint(received["params"]["exceptionDetails"]))
+            self._notice(received)
             if received.get("id") != self._number:
                 continue
-            assert "error" not in received, f"{method}: {received['error']}"
+            assert "error" not in received, f"{method}: {received}"
             return received["result"]
+
+    def _notice(self, received: dict[str, Any]) -> None:
+        if received.get("method") == "Runtime.exceptionThrown":
+            self.complaints.append(_complaint(received["params"]["exceptionDetails"]))
+
+
+class FirefoxPage(Page):
+    def open(self, url: str) -> None:
+        self._tell("browsingContext.navigate", context=self._context, url=url, wait="none")
+
+    def ask(self, expression: str) -> Any:
+        answer = self._tell(
+            "script.evaluate",
+            expression=f"Promise.resolve({expression}).then((found) => JSON.stringify(found ?? null))",
+            target={"context": self._context},
+            awaitPromise=True,
+        )
+        return json.loads(answer["result"]["value"]) if answer["type"] == "success" else None
+
+    def screenshot(self) -> bytes:
+        return base64.b64decode(
+            self._tell("browsingContext.captureScreenshot", context=self._context)["data"]
+        )
+
+    def _insert_text(self, text: str) -> None:
+        keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]
+        actions = [{"type": "key", "id": "keyboard", "actions": keys}]
+        self._tell("input.performActions", context=self._context, actions=actions)
+
+    async def _enable(self) -> None:
+        await self._send("session.new", {"capabilities": {}})
+        await self._send("session.subscribe", {"events": ["log.entryAdded"]})
+        self._context = (await self._send("browsingContext.getTree", {}))["contexts"][0]["context"]
+
+    def _notice(self, received: dict[str, Any]) -> None:
+        entry = received.get("params", {})
+        if received.get("method") == "log.entryAdded" and entry["type"] == "javascript":
+            self.complaints.append(entry["text"])
 
 
 def _complaint(details: dict[str, Any]) -> str:
@@ -123,14 +174,17 @@ def _complaint(details: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Page]:
+def opened(name: str = PROGRAM) -> Iterator[Page]:
     """Run a browser with a new profile."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-browser-"))
-    program = shutil.which(PROGRAM)
-    assert program is not None, f"{PROGRAM} is not installed"
+    program = shutil.which(name)
+    assert program is not None, f"{name} is not installed"
+    options: tuple[str, ...] = (*OPTIONS, f"--user-data-dir={folder}")
+    if name == FIREFOX:
+        options = (*FIREFOX_OPTIONS, f"--profile={folder}")
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603
-            ["setpriv", "--pdeathsig", "KILL", program, *OPTIONS, f"--user-data-dir={folder}", "about:blank"],  # noqa: S607
+            ["setpriv", "--pdeathsig", "KILL", program, *options, "about:blank"],  # noqa: S607
             env={**os.environ, "HOME": str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -138,7 +192,16 @@ def opened() -> Iterator[Page]:
             start_new_session=True,
         )
     try:
-        with Page(asyncio.run(_address(_port(folder, process)))) as page:
+        if name == FIREFOX:
+            port = json.loads(_written(folder / "WebDriverBiDiServer.json", folder, process))["ws_port"]
+            made: Page = FirefoxPage(f"ws://127.0.0.1:{port}/session")
+        else:
+            made = Page(
+                asyncio.run(
+                    _address(int(_written(folder / "DevToolsActivePort", folder, process).split()[0]))
+                )
+            )
+        with made as page:
             yield page
     finally:
         # All its processes are in its process group.
@@ -148,17 +211,14 @@ def opened() -> Iterator[Page]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _port(folder: Path, process: "subprocess.Popen[bytes]") -> int:
-    """Return its port, from the file that it writes."""
-    file = folder / "DevToolsActivePort"
+def _written(file: Path, folder: Path, process: "subprocess.Popen[bytes]") -> str:
+    """Return the content of the file in which the browser writes its port."""
 
     def look() -> str:
-        assert process.poll() is None, (
-            f"{PROGRAM} has ended:\n{(folder / 'output').read_text(errors='replace')}"
-        )
+        assert process.poll() is None, f"it has ended:\n{(folder / 'output').read_text(errors='replace')}"
         return file.read_text() if file.exists() else ""
 
-    return int(wait_for(f"{PROGRAM} to listen", look, SECONDS).splitlines()[0])
+    return str(wait_for("the browser to listen", look, SECONDS))
 
 
 async def _address(port: int) -> str:

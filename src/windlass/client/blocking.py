@@ -112,6 +112,10 @@ class ClientJob(JobView, frozen=True, kw_only=True, dict=True):
         """Explain its state: see `Client.why`."""
         return self._result(self._asynchronous.why(self.name))
 
+    def report(self, path: str | Path, *, logs: bool = False) -> None:
+        """Write a report about it to a file: see `Client.report`."""
+        self._result(self._asynchronous.report(self.name, path, logs=logs))
+
     def result(self, task: str = "") -> dict[str, Value]:
         """Return the values of its result line: see `Client.result`."""
         return self._result(self._asynchronous.result(self.name, task))
@@ -227,6 +231,7 @@ class Client:
     events = _blocking(AsyncClient.events)
     history = _blocking(AsyncClient.history)
     why = _blocking(AsyncClient.why)
+    report = _blocking(AsyncClient.report)
 
     watch = _blocking_job_iterator(AsyncClient.watch)
     list = _blocking_jobs(AsyncClient.list)

@@ -93,6 +93,7 @@ class AttemptOfTasks(msgspec.Struct, frozen=True):
     """The Framework at the end of the attempt, or now."""
     tasks: tuple[EndedTaskAttempt, ...]
     """The last one of a task may still run."""
+    record: AttemptRecord | None = None
 
 
 class JobHistory(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ class JobHistory(msgspec.Struct, frozen=True):
     def task_attempts(self) -> tuple[AttemptOfTasks, ...]:
         """The attempts whose records exist, oldest first, and the current one, with all attempts of their tasks."""
         found = [
-            AttemptOfTasks(each.spec.attempt, each.framework, tuple(each.task_attempts()))
+            AttemptOfTasks(each.spec.attempt, each.framework, tuple(each.task_attempts()), each)
             for each in self.records
         ]
         status = self.framework.status

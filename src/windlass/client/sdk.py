@@ -23,6 +23,7 @@ from windlass.client.logs import earlier, reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
 from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS
+from windlass.client.report import writing
 from windlass.client.submit import sources, submission
 from windlass.client.submit.apply import AppliedJob
 from windlass.client.submit.plan import SubmitOptions
@@ -76,6 +77,10 @@ class AsyncJob(JobView, frozen=True, kw_only=True, dict=True):
     async def why(self) -> Explanation:
         """Explain its state: see `AsyncClient.why`."""
         return await self._client.why(self.name)
+
+    async def report(self, path: str | Path, *, logs: bool = False) -> None:
+        """Write a report about it to a file: see `AsyncClient.report`."""
+        await self._client.report(self.name, path, logs=logs)
 
     async def result(self, task: str = "") -> dict[str, Value]:
         """Return the values of its result line: see `AsyncClient.result`."""
@@ -387,6 +392,19 @@ class AsyncClient:
         """
         async with self._connected() as connection:
             return await explanation.read(connection, name)
+
+    async def report(self, name: str, path: str | Path, *, logs: bool = False) -> None:
+        """Write a report about a job, even if it was deleted, as `windlass report` does: JSON or Markdown to a file
+        whose name ends with .json or .md, HTML to another one. With `logs`, it has the logs of all attempts.
+
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     client.report("digits", f"{folder}/report.html")
+        """
+        async with self._connected() as connection:
+            with Path(path).open("wb") as file:
+                report_format = writing.format_of(Path(path))
+                await writing.write(connection, name, file.write, report_format, has_all_logs=logs)
 
     async def result(self, name: str, task: str = "") -> dict[str, Value]:
         """Return the values of the last result line of a job, e.g. of `result: accuracy=0.97 loss=0.1`, or of

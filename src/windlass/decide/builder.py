@@ -23,7 +23,7 @@ from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.model.status import FrameworkStatus, TaskAttemptStatus, TaskRoleStatus, TaskStatus
 
 MAX_DELAY_SEC = 100 * 365 * 24 * 3600
 """Longer delays are limited to a hundred years, because a datetime cannot exceed the year 9999."""
@@ -96,8 +96,9 @@ class DecisionBuilder:
         is_warning: bool = False,
         status: FrameworkStatus | None = None,
         task: TaskStatus | None = None,
+        failed_attempt: TaskAttemptStatus | None = None,
     ) -> None:
-        self.reasons.append(Reason(kind, message, role, index, is_warning, status, task))
+        self.reasons.append(Reason(kind, message, role, index, is_warning, status, task, failed_attempt))
 
     def report_failure(
         self, role: str, task: TaskStatus, completion_status: TaskAttemptCompletionStatus
@@ -114,7 +115,9 @@ class DecisionBuilder:
                 f" (attempt {attempt.id + 1})" if attempt.id else "",
                 ended_at=self.now,
             )
-            self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
+            self.report(
+                ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True, failed_attempt=attempt
+            )
 
     @property
     def unreported_failures(self) -> tuple[Reason, ...]:

@@ -17,7 +17,7 @@ from windlass.model.failures import ApiFailure
 from windlass.model.history import TaskRetry
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import Settings
-from windlass.model.status import FrameworkStatus, RetryOutcome, TaskStatus
+from windlass.model.status import FrameworkStatus, RetryOutcome, TaskAttemptStatus, TaskStatus
 
 _DEFAULT_SETTINGS = Settings()
 
@@ -219,6 +219,8 @@ class Reason(msgspec.Struct, frozen=True):
     """Status of the completed Framework attempt, which a retry replaces: it is logged as a snapshot (behaviour 49)."""
     task: TaskStatus | None = None
     """Status of a task that is retried or was removed, for a snapshot."""
+    failed_attempt: TaskAttemptStatus | None = None
+    """The failed attempt of a task, to read its log."""
 
 
 class Decision(msgspec.Struct, frozen=True):

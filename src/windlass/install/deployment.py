@@ -126,6 +126,8 @@ def _arguments(options: InstallOptions) -> list[str]:
         arguments.append("--manage-crds")
     if options.settings.history.enabled:
         arguments.append("--history-enabled")
+        if options.settings.history.read_logs:
+            arguments.append("--history-read-logs")
     return arguments
 
 

@@ -66,6 +66,8 @@ def permissions(settings: Settings) -> tuple[Permission, ...]:
         )
     if settings.history.enabled:
         needed.append(_RECORD_PERMISSION)
+    if settings.history.enabled and settings.history.read_logs:
+        needed += _LOG_PERMISSIONS
     reason, definition_names = "to report missing or outdated definitions", _definition_names(settings)
     needed.append(_definitions((Verb.GET,), reason, names=definition_names))
     if settings.manage_crds:
@@ -134,6 +136,27 @@ _RECORD_PERMISSION = _watched(
     names.RECORD_PLURAL,
     (Verb.CREATE, Verb.LIST, Verb.DELETE),
     "with `history` only: to write a record of each finished attempt, and to delete those beyond the limits",
+)
+
+_LOG_PERMISSIONS = (
+    _watched(
+        names.GANG_GROUP,
+        names.RECORD_PLURAL,
+        (Verb.PATCH,),
+        "with `history.readLogs` only: to add lines that are read after the record is written",
+    ),
+    _watched(
+        _CORE,
+        "namespaces",
+        (Verb.GET,),
+        f"with `history.readLogs` only: to check if a namespace has the annotation {names.READ_LOGS_ANNOTATION}",
+    ),
+    _watched(
+        _CORE,
+        "pods/log",
+        (Verb.GET,),
+        "with `history.readLogs` only: to read the last lines of failed containers in namespaces with that annotation",
+    ),
 )
 
 GANG_PERMISSIONS = (

@@ -36,6 +36,17 @@ class AttemptDetail(Sparse, frozen=True, kw_only=True):
     """Decisions about the last attempts of tasks. Tasks that ended with the Framework attempt have none."""
 
 
+class ContainerLog(Sparse, frozen=True, kw_only=True):
+    """The end of the log of a failed container."""
+
+    role: str
+    index: int
+    attempt: int
+    """ID of the task attempt."""
+    container: str
+    text: str
+
+
 class AttemptRecordSpec(Sparse, frozen=True, kw_only=True):
     framework_name: str
     framework_uid: str
@@ -50,6 +61,11 @@ class AttemptRecordSpec(Sparse, frozen=True, kw_only=True):
     type: CompletionType
     retry: RetryOutcome
     """The decision of the retry policy about the Framework, with its reason."""
+    pod_log_path: str = ""
+    """Path of the logs of a task attempt, with its podName and podUID. The embedded cluster serves the logs of deleted
+    pods at this path until they exceed its limit; on other clusters, a log exists as long as its pod."""
+    container_logs: tuple[ContainerLog, ...] = ()
+    """Ends of the logs of failed containers. Only in namespaces that allow the controller to read logs."""
     detail: AttemptDetail | None = None
     """Absent if detailCompressed contains it."""
     detail_compressed: str = ""
@@ -84,6 +100,16 @@ class AttemptRecord(Sparse, frozen=True):
         """The Framework at the end of the attempt."""
         return self.detail.framework
 
+    def log_of(self, role: str, index: int, attempt: int, container: str) -> str:
+        """Return the end of the log of a failed container; empty if the record does not contain it."""
+        key = role, index, attempt, container
+        found = (
+            log.text
+            for log in self.spec.container_logs
+            if (log.role, log.index, log.attempt, log.container) == key
+        )
+        return next(found, "")
+
     def task_attempts(self) -> Iterator[EndedTaskAttempt]:
         """Yield all attempts of all tasks: those of one task follow each other, the last one at the end."""
         status = self.framework.status
@@ -108,6 +134,11 @@ class AttemptRecord(Sparse, frozen=True):
 def record_name(framework_uid: str, attempt: int) -> str:
     """Return the name of the record of an attempt. A second record of the same attempt would have the same name."""
     return f"{framework_uid}-{attempt}"
+
+
+def pod_log_path(namespace: str, pod_name: str = "{podName}", pod_uid: str = "{podUID}") -> str:
+    """Return the path of the logs of a task attempt, or the template of the paths of all."""
+    return f"/api/v1/namespaces/{namespace}/pods/{pod_name}/log?uid={pod_uid}"
 
 
 def record_metadata(framework: Framework, attempt: int) -> ObjectMeta:

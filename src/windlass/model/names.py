@@ -59,6 +59,8 @@ RECORD_KIND = "AttemptRecord"
 RECORD_PLURAL = "attemptrecords"
 RECORD_BYTES_ANNOTATION = "windlass.dev/record-bytes"
 """On an AttemptRecord: its size, so that the retention limit of a namespace can be applied to a list of metadata."""
+READ_LOGS_ANNOTATION = "windlass.dev/read-logs"
+"""On a Namespace: `true` if the controller may copy the ends of the logs of failed containers into records."""
 GANG_VARIABLE = "WINDLASS_GANG"
 """In a pod: the name of its Gang."""
 

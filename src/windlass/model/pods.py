@@ -97,8 +97,8 @@ class ContainerTerminated(Sparse, frozen=True):
     signal: int = 0
     reason: str = ""
     message: str = ""
-    started_at: datetime | None = None
     finished_at: datetime | None = None
+    started_at: datetime | None = None
 
 
 class ContainerRunning(Sparse, frozen=True):
@@ -111,9 +111,9 @@ class ContainerWaiting(Sparse, frozen=True):
 
 
 class ContainerState(Sparse, frozen=True):
-    running: ContainerRunning | None = None
     terminated: ContainerTerminated | None = None
     waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
 
 
 class ContainerStatus(Sparse, frozen=True):
@@ -131,10 +131,10 @@ class PodStatusView(Sparse, frozen=True):
     message: str = ""
     pod_ip: str = ""
     host_ip: str = ""
-    start_time: datetime | None = None
-    """Time at which the kubelet accepted the pod, before it pulls images."""
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+    """Time at which the kubelet accepted the pod, before it pulls images."""
 
 
 class PodView(ObjectView, frozen=True):

@@ -89,6 +89,9 @@ class History(Sparse, frozen=True):
     """Time to keep a record."""
     bytes_per_namespace: Positive = 64 * 1024 * 1024
     """Maximum size of the records of a namespace. The oldest ones are deleted."""
+    read_logs: bool = False
+    """Add the last lines of failed containers to records, in namespaces with the annotation
+    `windlass.dev/read-logs: "true"`. Requires the permissions of `windlass install --read-logs`."""
 
 
 class Settings(Sparse, frozen=True):

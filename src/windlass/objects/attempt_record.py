@@ -4,7 +4,13 @@ import msgspec
 
 from windlass.decide.types import RecordAttempt
 from windlass.model.framework import Framework
-from windlass.model.history import AttemptDetail, AttemptRecord, AttemptRecordSpec, record_metadata
+from windlass.model.history import (
+    AttemptDetail,
+    AttemptRecord,
+    AttemptRecordSpec,
+    pod_log_path,
+    record_metadata,
+)
 
 
 def attempt_record(framework: Framework, action: RecordAttempt) -> AttemptRecord:
@@ -30,6 +36,7 @@ def attempt_record(framework: Framework, action: RecordAttempt) -> AttemptRecord
             phrase=action.completion.phrase,
             type=action.completion.type,
             retry=action.retry,
+            pod_log_path=pod_log_path(framework.namespace),
             detail=AttemptDetail(framework=framework, task_retries=action.task_retries),
         ),
     )

@@ -43,7 +43,7 @@ class ReportWriter:
 
     async def _write_all(self, notes: Sequence[str]) -> None:
         for job in self._jobs:
-            path = self._path_of(job)
+            path = path_of(self._path, job.key, [each.key for each in self._jobs])
             try:
                 await self._write(job, path, notes)
             except (ClientError, OSError) as error:
@@ -61,12 +61,13 @@ class ReportWriter:
             async with connected_with(access.unix(self._socket), job.namespace) as connection:
                 await writing.write(connection, job.name, file.write, writing.format_of(path), notes=notes)
 
-    def _path_of(self, job: Manifest) -> Path:
-        if len(self._jobs) == 1:
-            return self._path
-        is_unique = sum(each.name == job.name for each in self._jobs) == 1
-        name = job.name if is_unique else f"{job.namespace}-{job.name}"
-        return self._path.with_stem(f"{self._path.stem}-{name}")
-
     def _report(self, message: str) -> None:
         self._reporter.report(Line(Topic.NOTE, now(), "cluster", "Report", message))
+
+
+def path_of(path: Path, job: tuple[str, str], jobs: Sequence[tuple[str, str]]) -> Path:
+    """Return the file for the report about a job of a run. Jobs are given by namespace and name."""
+    if len(jobs) == 1:
+        return path
+    is_unique = sum(name == job[1] for _, name in jobs) == 1
+    return path.with_stem(f"{path.stem}-{job[1] if is_unique else '-'.join(job)}")

@@ -32,6 +32,7 @@ def encode(record: AttemptRecord, threshold: int = COMPRESSION_THRESHOLD) -> Jso
         compressed = codec.compress(plain)
         spec = msgspec.structs.replace(spec, detail=None, detail_compressed=compressed)
         size = len(compressed)
+    size += sum(len(each.text) for each in spec.container_logs)
     metadata = record.metadata
     return manifest(
         API_VERSION,

@@ -212,6 +212,11 @@ def test_failed_cluster_start_is_reported(clusters: type[fake_cluster.LocalClust
             "--companions-only and --ps are mutually exclusive",
         ),
         (
+            ["-", "--report", "no-such-folder/report.html"],
+            written(job()),
+            "--report: the folder no-such-folder does not exist",
+        ),
+        (
             ["-", "--companions-only", "--inject", "kill worker-0"],
             written(job()),
             "--companions-only and --inject are mutually exclusive",

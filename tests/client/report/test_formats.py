@@ -3,6 +3,7 @@
 import base64
 import gzip
 import hashlib
+import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -109,6 +110,21 @@ def test_page_writes_logs_in_chunks_that_small_logs_share() -> None:
     assert len(chunks) == 3
     assert sum(int(each["data-lines"] or 0) for each in chunks) == 1503
     assert all(len(found.lines(each["data-first"] or "")) == int(each["data-lines"] or 0) for each in chunks)
+
+
+@pytest.mark.parametrize("make", [PageWriter, JsonWriter])
+def test_logs_are_written_while_they_are_read(make: type[PageWriter] | type[JsonWriter]) -> None:
+    noise = random.Random(1)  # cannot be compressed much
+    lines = (noise.randbytes(50).hex() for _ in range(30_000))
+    sizes: list[int] = []
+    reports.write(
+        make,
+        lambda data: sizes.append(len(data)),
+        reports.report(),
+        [(reports.log_of(reports.task()), lines)],
+    )
+    assert sum(sizes) > 1_500_000
+    assert max(sizes) < page.CHUNK_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,17 @@ def test_late_deletion_of_an_earlier_object_keeps_the_new_one() -> None:
     assert not cache.put(pod("pod-1", "18"))
 
 
+def test_uid_of_a_pod_name_is_that_of_its_current_pod() -> None:
+    cache = cache_with()
+    place = JOB.namespace, JOB.name, "job-worker-0"
+    assert cache.pod_uid(*place) == ""
+    cache.put(pod("pod-1", "10"))
+    cache.put(pod("pod-2", "20"))
+    assert cache.pod_uid(*place) == "pod-2"
+    cache.remove(pod("pod-2", "21"))
+    assert cache.pod_uid(*place) == ""
+
+
 def test_uncertain_creation_stays_uncertain_until_pods_are_listed() -> None:
     """The known pod may be from an earlier creation, and the watch may not have reported the other one yet."""
     world = World(JOB)

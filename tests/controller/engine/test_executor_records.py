@@ -14,7 +14,7 @@ from windlass.controller.engine.port import (
 )
 from windlass.decide.types import Rules
 from windlass.model.failures import ApiFailure
-from windlass.model.framework import CompletedPods
+from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
 
 THROTTLED = RefusedError(ApiFailure(429, "TooManyRequests", "slow down"))
@@ -67,6 +67,20 @@ def test_unanswered_record_is_retried_with_backoff_up_to_a_limit(ended: Bench, e
         assert ended.run_when_due() == ["record attempt 0"]
     assert ended.run_when_due() == ["record attempt 0", "lost record 0"]
     assert ended.run() == []
+
+
+def test_failures_are_reported_after_the_status_is_stored_and_before_pods_are_deleted() -> None:
+    """So that their logs can be read."""
+    role = builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=1))
+    bench = Bench(builders.framework("job", role), rules=Rules(keeps_records=True))
+    for _ in range(2):
+        bench.run()
+        bench.show()
+    bench.set_phases("Failed")
+    calls = bench.run()
+    assert bench.stored_failures == [("job-worker-0", ("store AttemptPreparing",))]
+    assert "delete job-worker-0" in [*calls, *bench.run()]
+    assert len(bench.stored_failures) == 1
 
 
 def test_restarted_controller_writes_the_missing_record(ended: Bench) -> None:

@@ -19,7 +19,7 @@ from conformance import servers
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
 from windlass.install import manifests as install_manifests
-from windlass.install.options import InstallOptions
+from windlass.install.options import CONTROLLER_NAME, InstallOptions
 from windlass.model import names
 from windlass.model.settings import History, Settings
 from windlass.wire.crd import manifests
@@ -129,6 +129,22 @@ class Embedded(Cluster):
 
     def upstream(self) -> Upstream:
         return Upstream(url="http://localhost", socket=str(self._socket))
+
+    def upstream_of_installation(self, name: str, settings: Settings) -> Upstream:
+        """The server as the service account of an installation in a new namespace sees it: by TLS, token and RBAC."""
+        options = InstallOptions(namespace=name, settings=settings)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.client.post("/api/v1/namespaces", namespace).expect(201)
+        for manifest in install_manifests.access(options):
+            inside = manifest["metadata"].get("namespace")
+            base = "/api/v1" if manifest["kind"] == "ServiceAccount" else f"/apis/{RBAC}/v1"
+            place = f"/namespaces/{inside}" if inside else ""
+            self.client.post(f"{base}{place}/{manifest['kind'].lower()}s", manifest).expect(201)
+        path = f"/api/v1/namespaces/{name}/serviceaccounts/{CONTROLLER_NAME}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = self.client.post(path, request).expect(201).body["status"]["token"]
+        certificate = (self._data / "server.crt").read_text(encoding="utf-8")
+        return Upstream(url=f"https://localhost:{self._port}", token=token, authority=certificate)
 
     def kill(self) -> None:
         self.process.kill()

@@ -112,6 +112,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Status code of a failure that the proxy returns instead of the server."""
     retry_after: str = ""
     message: str = "the proxy of a test says so"
+    text: str = ""
+    """Body of a successful answer that the proxy returns instead of the server."""
 
 
 PASS: Final = Verdict()
@@ -224,6 +226,9 @@ class Proxy:
         if verdict.is_lost:
             self.exchanges.append(Exchange(asked, 0))
             return _broken(request)
+        if verdict.text:
+            self.exchanges.append(Exchange(asked, 200))
+            return web.Response(text=verdict.text)
         if verdict.code:
             self.exchanges.append(Exchange(asked, verdict.code))
             return _failure(verdict)

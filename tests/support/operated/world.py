@@ -14,7 +14,7 @@ from operated.clusters import Cluster
 from operated.controllers import Controller
 from operated.loop_thread import LoopThread
 from operated.place import Place
-from operated.proxy import Proxy
+from operated.proxy import Proxy, Upstream
 
 from conformance.waiting import wait_for
 from windlass.kubeapi import access
@@ -81,9 +81,10 @@ class World:
         *options: str,
         environment: Mapping[str, str] | None = None,
         is_forked: bool = False,
+        upstream: Upstream | None = None,
     ) -> Controller:
         """A new process, behind a proxy of its own."""
-        proxy = Proxy(self.cluster.upstream(), self.cluster.folder, name)
+        proxy = Proxy(upstream or self.cluster.upstream(), self.cluster.folder, name)
         self.stage.wait(proxy.start())
         self.controllers[name] = Controller(
             name, proxy, self.cluster.folder, options, environment or {}, is_forked=is_forked

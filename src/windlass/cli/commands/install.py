@@ -67,6 +67,12 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 )
 @click.option("--manage-crds", is_flag=True, help="Let the controller update the CustomResourceDefinitions.")
 @click.option("--history", is_flag=True, help="Keep a record of each finished attempt (AttemptRecord).")
+@click.option(
+    "--read-logs",
+    is_flag=True,
+    help="With --history: let the controller add the last lines of failed containers to records, in namespaces with "
+    "the annotation windlass.dev/read-logs=true. Grants permission to read logs.",
+)
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 @click.option(
     "--priority-class",
@@ -102,6 +108,7 @@ def install(
     config_file: Path | None,
     manage_crds: bool,
     history: bool,
+    read_logs: bool,
     pod_monitor: bool,
     priority_class: str,
     has_ui: bool,
@@ -129,7 +136,9 @@ def install(
         namespace=namespace,
         image=image,
         replicas=replicas,
-        settings=_settings(data, str(config_file), watched, manage_crds=manage_crds, history=history),
+        settings=_settings(
+            data, str(config_file), watched, manage_crds=manage_crds, history=history, read_logs=read_logs
+        ),
         configuration=data.decode(),
         has_pod_monitor=pod_monitor,
         priority_class=priority_class,
@@ -148,18 +157,22 @@ def install(
 
 
 def _settings(
-    data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool, history: bool
+    data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool, history: bool, read_logs: bool
 ) -> Settings:
     """Return the settings of the controller. Raises ClickException if they are invalid."""
     flags = {
         "namespaces": tuple(dict.fromkeys(watched)),
         "manage_crds": manage_crds or None,
         "history_enabled": history or None,
+        "history_read_logs": read_logs or None,
     }
     try:
-        return settings_file.load((data, file), {}, flags).settings
+        settings = settings_file.load((data, file), {}, flags).settings
     except InvalidFileError as error:
         raise click.ClickException(f"the configuration is invalid:\n{error}") from error
+    if read_logs and not settings.history.enabled:
+        raise click.UsageError("--read-logs requires --history")
+    return settings
 
 
 async def _apply(objects: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:

@@ -21,7 +21,7 @@ from windlass.client.explain.failures import Failure
 from windlass.client.explain.pending import PendingTasks
 from windlass.client.explain.retries import Retries
 from windlass.client.history import JobHistory
-from windlass.client.logs import container_log
+from windlass.client.logs import container_log, earlier
 from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
 from windlass.client.views import JobState, JobView
@@ -229,7 +229,7 @@ async def read_history(
     explanation = explain(framework, pods, events, now, found.view)
     if explanation.failure is None:
         return explanation
-    failure, log = await _with_lines(connection, explanation.failure, pods, lines)
+    failure, log = await _with_lines(connection, explanation.failure, found, pods, lines)
     error = "" if ": " in failure.message else tracebacks.find_error(log)
     if error:
         # The status does not contain the last lines of every container.
@@ -241,28 +241,59 @@ async def read_history(
 
 
 async def _with_lines(
-    connection: Connection, failure: Failure, pods: Sequence[Pod], count: int
+    connection: Connection, failure: Failure, job: JobHistory, pods: Sequence[Pod], count: int
 ) -> tuple[Failure, tuple[str, ...]]:
     """Add the last lines of the log, or those stored in the status if the log has none or cannot be read. Also return
     the end of the log."""
     stored = tuple(tracebacks.select_last_lines(failure.lines, count))
     failure = msgspec.structs.replace(failure, lines=stored, lines_from=failure.lines_from if stored else "")
-    pod = next((each for each in pods if each.uid == failure.pod_uid), None)
-    if pod is None or not count:
+    if not count:
         return failure, ()
-    container = failure.container or pod.default_container
-    source = Source(pod, container, failure.task)
+    source = await _log_source(connection, failure, job, pods)
+    log = () if source is None else await _read_end(connection, source, max(count, LOG_LINES))
+    log = log if any(log) else _recorded_log(failure, job)
+    if not any(log):
+        return failure, ()
+    lines = tuple(tracebacks.select_last_lines(log, count))
+    return msgspec.structs.replace(failure, lines=lines, lines_from="log"), log
+
+
+async def _log_source(
+    connection: Connection, failure: Failure, job: JobHistory, pods: Sequence[Pod]
+) -> Source | None:
+    """Return the failed container; None if its pod is deleted and the cluster keeps no logs of deleted pods."""
+    pod = next((each for each in pods if each.uid == failure.pod_uid), None)
+    is_deleted = pod is None
+    if is_deleted and failure.pod_uid and await connection.is_embedded():
+        found = (
+            earlier.deleted_pod(job.framework, task, status.attempt_status)
+            for task, status in tasks.statuses(job.framework)
+            if str(task) == failure.task
+        )
+        pod = next(found, None)
+    if pod is None:
+        return None
+    return Source(pod, failure.container or pod.default_container, failure.task, is_deleted)
+
+
+def _recorded_log(failure: Failure, job: JobHistory) -> tuple[str, ...]:
+    """Return the end of the log from the record of the attempt, if the controller has read it."""
+    status, (role, _, index) = job.framework.status, failure.task.rpartition("-")
+    attempt = -1 if status is None else status.attempt_status.id
+    record = next((each for each in job.records if each.spec.attempt == attempt), None)
+    if record is None:
+        return ()
+    return tuple(record.log_of(role, int(index), failure.attempt, failure.container).splitlines())
+
+
+async def _read_end(connection: Connection, source: Source, count: int) -> tuple[str, ...]:
+    """Return the last lines of a log; none if it cannot be read."""
     # Timestamps distinguish log lines from a message that the kubelet sends in place of a log.
-    request = container_log.request(
-        source, connection.namespace, LogOptions(tail=max(count, LOG_LINES)), has_timestamps=True
-    )
-    log: deque[str] = deque(maxlen=max(count, LOG_LINES))
+    request = container_log.request(source, connection.namespace, LogOptions(tail=count), has_timestamps=True)
+    log: deque[str] = deque(maxlen=count)
     try:
         async for batch in container_log.read_batches(connection, request, source, has_timestamps=True):
             log.extend(line.text for line in batch)
     except ApiError:
-        return failure, ()
-    if not any(log):
-        return failure, ()
-    lines = tuple(tracebacks.select_last_lines(tuple(log), count))
-    return msgspec.structs.replace(failure, lines=lines, lines_from="log"), tuple(log)
+        return ()
+    return tuple(log)

@@ -18,7 +18,8 @@ from windlass.client.tasks import TaskSelector
 from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.model.status import EndedTaskAttempt
+from windlass.model.history import AttemptRecord
+from windlass.model.status import EndedTaskAttempt, TaskAttemptStatus
 
 ALL_ATTEMPTS = -1
 """Stands for all attempts of the job."""
@@ -105,7 +106,7 @@ async def _read_attempt(
             f"the pods of attempt {attempt.number} of {attempt.framework.name} are deleted, and this cluster keeps no "
             "logs of deleted pods: only the last lines of failed containers are shown"
         )
-        if lines := list(last_lines(lost, options)):
+        if lines := list(last_lines(lost, options, attempt.record)):
             yield lines
 
 
@@ -126,40 +127,47 @@ def sources_of(
         return [each for each in container_log.sources_of(pod, options) if reader.has_log(each, options)]
     if not is_embedded:
         return None
-    found = container_log.sources_of(_deleted_pod(framework, ended), options)
+    found = container_log.sources_of(
+        deleted_pod(framework, Task(ended.role, ended.index), ended.attempt), options
+    )
     return [msgspec.structs.replace(each, is_deleted=True) for each in found]
 
 
-def _deleted_pod(framework: Framework, ended: EndedTaskAttempt) -> Pod:
+def deleted_pod(framework: Framework, task: Task, attempt: TaskAttemptStatus) -> Pod:
     """Return the pod of an ended attempt, as far as its logs need it."""
-    role = framework.spec.role(ended.role)
+    role = framework.spec.role(task.role)
     spec = {} if role is None else role.task.pod.get("spec") or {}
     containers, init_containers = (
         tuple(Container(name=each.get("name", "")) for each in spec.get(key) or ())
         for key in ("containers", "initContainers")
     )
     metadata = ObjectMeta(
-        name=ended.attempt.pod_name,
+        name=attempt.pod_name,
         namespace=framework.namespace,
-        uid=ended.attempt.pod_uid or "",
+        uid=attempt.pod_uid or "",
         labels={
             names.FRAMEWORK_NAME: framework.name,
-            names.TASKROLE_NAME: ended.role,
-            names.TASK_INDEX: str(ended.index),
+            names.TASKROLE_NAME: task.role,
+            names.TASK_INDEX: str(task.index),
         },
-        annotations={names.TASK_ATTEMPT_ID: str(ended.attempt.id)},
+        annotations={names.TASK_ATTEMPT_ID: str(attempt.id)},
     )
     return Pod(metadata, PodSpec(containers=containers, init_containers=init_containers))
 
 
-def last_lines(ended: Sequence[EndedTaskAttempt], options: LogOptions) -> Iterator[Line]:
-    """Yield the last lines of failed containers that the status has kept."""
+def last_lines(
+    ended: Sequence[EndedTaskAttempt], options: LogOptions, record: AttemptRecord | None
+) -> Iterator[Line]:
+    """Yield the last lines of failed containers: from the record if it has their logs, otherwise their termination
+    messages."""
     for each in ended:
         completion = each.attempt.completion_status
         pod = None if completion is None else completion.pod
         task = names.host_name(each.role, each.index)
         for container in () if pod is None else pod.containers:
-            if container.message and options.container in ("", container.name):
-                texts = container.message.rstrip("\n").split("\n")
+            key = each.role, each.index, each.attempt.id, container.name
+            known = (record.log_of(*key) if record is not None else "") or container.message
+            if known and options.container in ("", container.name):
+                texts = known.rstrip("\n").split("\n")
                 for text in texts if options.tail is None else texts[len(texts) - options.tail :]:
                     yield Line(task, container.name, each.attempt.id, text.encode(), "", True, task)

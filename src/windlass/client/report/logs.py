@@ -90,7 +90,7 @@ def _open(
                 notes: list[str] = []
                 lines = reader.read_one(connection, source, LogOptions(), notes.append, is_only=False)
                 yield OpenLog(msgspec.structs.replace(log, container=source.container), lines, notes)
-            kept = list(earlier.last_lines([ended], LogOptions())) if sources is None else []
+            kept = list(earlier.last_lines([ended], LogOptions(), attempt.record)) if sources is None else []
             if kept:
                 log = msgspec.structs.replace(log, container=kept[0].container)
                 yield OpenLog(log, _one_batch(kept), [_LAST_LINES_NOTE])

@@ -65,7 +65,8 @@ def task_attempts(report: Report, limit: int) -> Table:
 
 
 def _task_row(each: TaskAttempt) -> Row:
-    ran = next((phase.since for phase in each.phases if phase.state is PhaseState.RUNNING), None)
+    since = {phase.state: phase.since for phase in each.phases}
+    ran = duration(since.get(PhaseState.RUNNING), since.get(PhaseState.ENDING, each.ended))
     return (
         each.task,
         str(each.job_attempt),
@@ -75,7 +76,7 @@ def _task_row(each: TaskAttempt) -> Row:
         each.failure_class,
         each.node,
         time(each.phases[0].since),
-        duration(ran, each.ended),
+        ran,
         each.reason,
         _retried(each.is_retried, each.retry_reason),
     )

@@ -86,6 +86,15 @@ class RecordIndex(Protocol):
     def add(self, found: metadata.ObjectMeta) -> None: ...
 
 
+class RecordLogs(Protocol):
+    """The ends of the logs of failed containers, which are read in the background."""
+
+    def add_to(self, record: AttemptRecord) -> AttemptRecord:
+        """Return the record with the text that was read so far."""
+
+    def on_written(self, record: AttemptRecord) -> None: ...
+
+
 _object_decoder = msgspec.json.Decoder(ObjectView)
 
 
@@ -102,8 +111,10 @@ class ApiPort:
         monotonic: Callable[[], float],
         compression_threshold: int | None = None,
         records: RecordIndex | None = None,
+        logs: RecordLogs | None = None,
     ) -> None:
         self._records = records
+        self._logs = logs
         self._send = send
         self._guard = guard
         self._observer = observer
@@ -225,11 +236,15 @@ class ApiPort:
     async def create_record(self, record: AttemptRecord) -> None:
         if self._records is not None and self._records.is_written_or_expired(record):
             return
+        if self._logs is not None:
+            record = self._logs.add_to(record)
         manifest = attempt_records.encode(record)
         request = requests.create(ATTEMPT_RECORDS, record.namespace, _encoder.encode(manifest))
         answer = await self._request(request.with_accept(METADATA_ONLY))
         if self._records is not None:
             self._records.add(_decoded(metadata.decode_meta, answer).metadata)
+        if self._logs is not None:
+            self._logs.on_written(record)
 
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]

@@ -74,6 +74,12 @@ class Cache:
             outcomes=self._get_or_create_expectations(key).outcomes(now, monotonic),
         )
 
+    def pod_uid(self, namespace: str, framework: str, pod: str) -> str:
+        """Return the UID of the pod that has this name now; empty if there is none."""
+        related = self._related.get((namespace, framework))
+        found = None if related is None else related.pods.get(pod)
+        return "" if found is None else found.uid
+
     def deleted_framework(self, key: FrameworkKey) -> Framework | None:
         """Return a deleted Framework of that key whose objects are not all deleted."""
         related = self._related.get((key.namespace, key.name))

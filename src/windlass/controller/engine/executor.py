@@ -4,7 +4,7 @@ A conflict drops the decision, because it was made on an outdated Framework. A c
 deciding again on the stored status yields the same actions until their outcomes are observed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from windlass.controller.engine.actions import ActionRunner, ChoosePorts
@@ -30,6 +30,10 @@ MIN_SETTLE = 1e-3
 MAX_SETTLE = 0.5
 MIN_GANG_DELAY = 3.0
 """A status may be deferred for at least this many seconds while there are pods to create."""
+
+
+OnStored = Callable[[Framework, Sequence[Reason]], None]
+"""Receives the reasons of a stored decision before its actions, which may delete pods. Must not block or raise."""
 
 
 class _PendingStatus:
@@ -92,6 +96,7 @@ class Executor:
         batching: AdaptiveBatching | None = None,
         pod_options: PodOptions = DEFAULT_POD_OPTIONS,
         choose_ports: ChoosePorts | None = None,
+        on_stored: OnStored | None = None,
     ) -> None:
         self._port = port
         self._cache = cache
@@ -99,6 +104,7 @@ class Executor:
         self._clock = clock
         self._rules = rules
         self._batching = batching or AdaptiveBatching()
+        self._on_stored = on_stored
         self._actions = ActionRunner(
             port, cache, queue, clock, self._batching, pod_options=pod_options, choose_ports=choose_ports
         )
@@ -175,6 +181,7 @@ class Executor:
         if unanswered is not None and current.status == unanswered.status:
             # The status was stored and only the answer was lost.
             pending.clear()
+            self._report_stored(current, unanswered.reasons)
             self._announce(current, unanswered.reasons, are_actions_done=False)
         return True
 
@@ -223,12 +230,17 @@ class Executor:
     async def _act_and_announce(
         self, framework: Framework, decision: Decision, reasons: Sequence[Reason]
     ) -> None:
+        self._report_stored(framework, reasons)
         are_actions_done = False
         try:
             await self._actions.run(framework, decision.actions)
             are_actions_done = True
         finally:
             self._announce(framework, reasons, are_actions_done=are_actions_done)
+
+    def _report_stored(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        if self._on_stored is not None and reasons:
+            self._on_stored(framework, reasons)
 
     def _announce(self, framework: Framework, reasons: Sequence[Reason], *, are_actions_done: bool) -> None:
         announced = [

@@ -74,7 +74,7 @@ class Records:
             request = requests.list_page(ATTEMPT_RECORDS, namespace, continue_token=token)
             page = responses.decode_page(await self._send(request.with_accept(METADATA_ONLY), self._timeout))
             for item in page.objects:
-                self._put(metadata.decode_meta(item).metadata)
+                self.put(metadata.decode_meta(item).metadata)
             token = page.metadata.continue_
             if not token:
                 return
@@ -91,11 +91,12 @@ class Records:
 
     def add(self, found: ObjectMeta) -> None:
         """Record a record that was just created."""
-        self._put(found)
+        self.put(found)
         self._count(RecordOutcome.WRITTEN, 1)
         self._has_new_records.set()
 
-    def _put(self, found: ObjectMeta) -> None:
+    def put(self, found: ObjectMeta) -> None:
+        """Remember a record, or its new size."""
         size = found.annotations.get(names.RECORD_BYTES_ANNOTATION, "")
         self._entries[found.namespace, found.name] = RecordEntry(
             found.namespace,

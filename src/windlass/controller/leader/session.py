@@ -19,6 +19,7 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.worker_pool import WorkerPool
+from windlass.controller.leader.container_logs import ContainerLogs
 from windlass.controller.leader.records import Records
 from windlass.controller.observe.invalid_frameworks import InvalidFrameworkReporter
 from windlass.controller.observe.observers import Observers
@@ -65,6 +66,18 @@ class LeaderSession:
             if settings.history.enabled
             else None
         )
+        self._container_logs = (
+            ContainerLogs(
+                transport.send,
+                guard,
+                find_pod_uid=self.cache.pod_uid,
+                on_resized=self._records.put,
+                timeout=timeout,
+                monotonic=clock.monotonic,
+            )
+            if self._records is not None and settings.history.read_logs
+            else None
+        )
         port = ApiPort(
             transport.send,
             guard,
@@ -74,6 +87,7 @@ class LeaderSession:
             compress=settings.large_framework_compression,
             monotonic=clock.monotonic,
             records=self._records,
+            logs=self._container_logs,
         )
         executor = Executor(
             port,
@@ -83,6 +97,7 @@ class LeaderSession:
             Rules.from_settings(settings),
             pod_options=PodOptions(settings.barrier_image, has_entrypoints),
             choose_ports=choose_ports,
+            on_stored=None if self._container_logs is None else self._container_logs.on_failures,
         )
         # Before everything is listed, the pool does not run and nothing is taken from the queue.
         self._workers = WorkerPool(
@@ -147,6 +162,8 @@ class LeaderSession:
             if self._records is not None:
                 await self._records.load()
                 tasks.create_task(self._records.run())
+            if self._container_logs is not None:
+                tasks.create_task(self._container_logs.run())
             self._are_objects_listed = True
             self._workers.enqueue(self.cache.keys())
             tasks.create_task(self._workers.run())

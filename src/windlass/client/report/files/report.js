@@ -35,6 +35,7 @@ class List {
   show(count, top = 0) {
     this.count = count;
     this.space.style.height = `${Math.min(count * ROW, MAX_HEIGHT)}px`;
+    this.box.style.height = `${clamp(count + 1, 3, 24) * ROW}px`; // one more for a horizontal scroll bar
     this.go(top);
   }
   go(top) {
