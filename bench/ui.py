@@ -96,7 +96,7 @@ class Writer:
 
 
 def status(name: str, running: int) -> dict[str, Any]:
-    """Return the status of a job of which so many tasks are running."""
+    """Return the status of a job with this number of running tasks."""
     found = large_jobs.status(name, TASKS_OF_A_JOB)
     for task in found["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][running:]:
         task["state"] = "AttemptPreparing"

@@ -1,5 +1,7 @@
 import { defineConfig } from "vite";
 
+const SERVER = "http://127.0.0.1:8765";
+
 // The content security policy of the server allows no inline script, style or font, so nothing is inlined.
 export default defineConfig({
   base: "./",
@@ -12,6 +14,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     license: { fileName: "licenses.txt" },
   },
-  // For `npm run dev`: WINDLASS_UI is the address that `windlass ui` prints, without the path.
-  server: { proxy: { "/api": process.env["WINDLASS_UI"] ?? "http://127.0.0.1:8765" } },
+  // For `npm run dev` beside `windlass ui --port 8765 --host 127.0.0.1:5173 --no-open`. Open the path of its link here.
+  server: { host: "127.0.0.1", port: 5173, proxy: { "/api": SERVER, "/login": SERVER } },
 });
