@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 EXAMPLES := .venv-examples
 DEMO := .venv-demo
 AUDIT := .venv-audit
+UI := .venv-ui
 SEEDS ?= 2000
 # Bytecode caches make repeated imports faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,6 +18,7 @@ help: ## List the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 # Environments: for tests, for the examples (gigabytes), and with TensorFlow only, so that the demo starts sooner.
+# `.venv-ui` has Playwright.
 # The stamp file `installed` is newer than pyproject.toml once the environment is up to date.
 # With LOCKED=1, as in CI, the test environment has exactly the versions of requirements/ci.txt.
 $(VENV)/installed: LOCK := requirements/ci.txt
@@ -24,7 +26,8 @@ $(VENV)/installed: EXTRAS := dev
 $(VENV)/installed: $(if $(LOCKED),requirements/ci.txt)
 $(EXAMPLES)/installed: EXTRAS := dev,examples
 $(DEMO)/installed: EXTRAS := tensorflow
-$(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed: pyproject.toml
+$(UI)/installed: EXTRAS := dev,ui-tests
+$(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed $(UI)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing Windlass with $(EXTRAS) into $(@D), which takes a minute or two, once."
@@ -111,6 +114,24 @@ test-smoke: $(VENV)/installed ## Run the few tests of test-cluster that CI runs,
 	code=0; WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 4 --dist worksteal -m smoke tests/kubernetes \
 	    || code=$$?; $(MAKE) kubernetes-down && exit $$code
 
+# npm installs exactly the versions of ui/package-lock.json.
+ui/node_modules/installed: ui/package.json ui/package-lock.json
+	@command -v npm > /dev/null || { echo "The page is built with Node 20.19 or newer: install nodejs and npm." >&2; exit 1; }
+	cd ui && npm ci
+	@touch $@
+
+.PHONY: ui
+ui: ui/node_modules/installed ## Build the page of `windlass ui` into src/windlass/web/static (needs Node)
+	cd ui && npm run build
+
+.PHONY: test-ui
+test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium (Debian: apt-get install chromium), on an embedded cluster
+	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui
+
+.PHONY: test-ui-smoke
+test-ui-smoke: ui $(UI)/installed ## Run the few tests of test-ui that CI runs
+	$(UI)/bin/python -m pytest -m smoke tests/ui
+
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Fuzz the embedded API server for SECONDS=n (default: 60) with SEED=n (default: 1)
 	$(BIN)/python tools/fuzz_api.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
@@ -161,6 +182,10 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Run the benchmarks, compare wi
 	$(BIN)/python bench/output.py
 	$(EXAMPLES)/bin/python bench/launch.py
 	@$(BIN)/python bench/figures.py
+
+.PHONY: bench-ui
+bench-ui: ui $(UI)/installed ## Measure the page of `windlass ui` in Chromium, and update bench/results (ARGS='--help')
+	PYTHONPATH=tests/support $(UI)/bin/python bench/ui.py $(ARGS)
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/bench-installed ## Compare the load on a real API server with the minimum and the Job controller (ARGS='--help')

@@ -19,8 +19,8 @@ import msgspec
 from figures import Sheet, argument_parser  # next to this file
 from windlass.cli.terminal.live_terminal import Screen, Size
 from windlass.cli.terminal.output import Style
+from windlass.client import usage
 from windlass.render.manifest import Manifest
-from windlass.runner import usage
 from windlass.runner.report import LogLines, ProgressLine, Source, Topic
 from windlass.wire import codec, progress
 

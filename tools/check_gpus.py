@@ -25,13 +25,13 @@ from typing import Any
 
 import yaml
 
+from windlass.client.usage import POD_METRICS
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.resources import EVENTS, PODS, Resource
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.kubelet.gpus import MachineGpus
 from windlass.localcluster.sandbox import capability_probe
 from windlass.localcluster.sandbox.capability_probe import Capabilities
-from windlass.runner.usage import POD_METRICS
 
 SECONDS = 90.0
 """Time limit of each check."""

@@ -42,9 +42,8 @@ def ended(
     at: int | None = 0,
 ) -> ContainerStatus:
     finished_at = None if at is None else START + timedelta(seconds=at)
-    return ContainerStatus(
-        name, ContainerState(ContainerTerminated(code, signal, reason, message, finished_at))
-    )
+    terminated = ContainerTerminated(code, signal, reason, message, finished_at=finished_at)
+    return ContainerStatus(name, ContainerState(terminated=terminated))
 
 
 def waiting(reason: str, message: str = "") -> ContainerStatus:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from windlass.cli.commands.controller import controller
+from windlass.cli.commands.ui import ui
 from windlass.install import kinds, manifests, options
 from windlass.install.options import InstallOptions
 from windlass.model.base import Json
@@ -34,7 +35,11 @@ FULL = InstallOptions(
     configuration="frameworkCompletedRetainSec: 60\nleaseName: training\n",
     has_pod_monitor=True,
     priority_class="system-cluster-critical",
+    has_ui=True,
+    ui_token_header="X-Forwarded-Access-Token",  # noqa: S106 — a header
+    ui_hosts=("windlass.example",),
 )
+UI = InstallOptions(image=IMAGE, has_ui=True)
 OPTIONS = {"default": InstallOptions(image=IMAGE), "full": FULL}
 
 
@@ -145,7 +150,12 @@ def test_barrier_image_is_the_controllers_unless_the_configuration_sets_one(
 
 
 def _of_kind(kind: str, choices: InstallOptions) -> Json:
-    (found,) = (one for one in manifests.all_of(choices) if one["kind"] == kind)
+    """Return the object of the controller."""
+    (found,) = (
+        one
+        for one in manifests.all_of(choices)
+        if one["kind"] == kind and one["metadata"]["name"] != options.UI_NAME
+    )
     return found
 
 
@@ -200,7 +210,8 @@ RESTRICTED: dict[str, Callable[[Json], bool]] = {
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("rule", RESTRICTED)
 def test_pods_meet_restricted_pod_security(name: str, rule: str) -> None:
-    assert RESTRICTED[rule](_of_kind("Deployment", OPTIONS[name])["spec"]["template"]["spec"])
+    deployments = [one for one in manifests.all_of(OPTIONS[name]) if one["kind"] == "Deployment"]
+    assert all(RESTRICTED[rule](one["spec"]["template"]["spec"]) for one in deployments)
 
 
 def test_namespace_enforces_restricted_pod_security() -> None:
@@ -228,3 +239,31 @@ def test_deployment_has_probes_resources_and_read_only_root(name: str) -> None:
     assert container["ports"][0]["name"] == container["livenessProbe"]["httpGet"]["port"] == "metrics"
     mounted = {mount["name"] for mount in container.get("volumeMounts", ())}
     assert mounted == {volume["name"] for volume in pod.get("volumes", ())}
+
+
+# The dashboard
+
+
+def test_dashboard_has_no_permissions() -> None:
+    made = manifests.all_of(UI)
+    subjects = [each for one in made if one["kind"].endswith("Binding") for each in one["subjects"]]
+    assert options.UI_NAME not in {each["name"] for each in subjects}
+    (pod,) = [
+        one["spec"]["template"]["spec"]
+        for one in made
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", options.UI_NAME)
+    ]
+    assert pod["automountServiceAccountToken"] is False
+    (kubeconfig,) = [one["data"]["kubeconfig"] for one in made if one["kind"] == "ConfigMap"]
+    assert "user" not in kubeconfig
+
+
+def test_arguments_of_the_dashboard_are_accepted() -> None:
+    for each in (UI, FULL):
+        made = {(one["kind"], one["metadata"]["name"]): one for one in manifests.all_of(each)}
+        container = made["Deployment", options.UI_NAME]["spec"]["template"]["spec"]["containers"][0]
+        command, *arguments = container["args"]
+        assert command == "ui"
+        with ui.make_context("ui", arguments) as context:
+            assert bool(context.params["token_login"]) is not bool(each.ui_token_header)
+            assert context.params["hosts"] == each.ui_hosts

@@ -47,6 +47,7 @@ SECTIONS = {
         "logs": "Show the logs of a job's tasks.",
         "why": "Explain why a job failed or is pending.",
         "report": "Write everything about a job to a file.",
+        "ui": "Open the dashboard of a cluster in a browser.",
         "top": "Show the CPU and memory usage of tasks.",
         "events": "Show the events of a job and its pods.",
         "describe": "Show the details of a job, its pods and its events.",

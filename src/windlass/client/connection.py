@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import msgspec
 
 from windlass.client.errors import (
+    AccessDeniedError,
     ClientError,
+    CredentialsRejectedError,
     NoClusterError,
     ObjectNotFoundError,
     RejectedError,
@@ -55,6 +57,10 @@ class Connection:
         self.namespace = namespace
         self._has_answered = has_answered
         self._announce = announce
+
+    @property
+    def access(self) -> Access:
+        return self.transport.access
 
     @property
     def where(self) -> str:
@@ -114,6 +120,12 @@ class Connection:
         except (errors.ApiError, errors.AccessError) as error:
             raise self.to_client_error(error) from error
 
+    def expected_error(self, error: Exception) -> ClientError | None:
+        """Return the error for the user; None for an error that is not one of the API or the credentials."""
+        if isinstance(error, ClientError | errors.ApiError | errors.AccessError):
+            return self.to_client_error(error)
+        return None
+
     def to_client_error(self, error: Exception) -> ClientError:
         """Return the error for the user."""
         match error:
@@ -122,12 +134,12 @@ class Connection:
             case errors.AccessError():
                 return NoClusterError(str(error))
             case errors.UnauthorizedError():
-                return RejectedError(
+                return CredentialsRejectedError(
                     f"{self.where} rejected your credentials: {error.failure.message}. "
                     "Check --kubeconfig and --context."
                 )
             case errors.ForbiddenError():
-                return RejectedError(
+                return AccessDeniedError(
                     f"{self.where} denied access: {error.failure.message}. "
                     "Ask for a role in this namespace, or choose another one with --namespace."
                 )
@@ -167,8 +179,14 @@ async def connected(
 
     `announce` is called with the name of the cluster before each change. Raises NoClusterError.
     """
+    async with connected_with(await load_access(kubeconfig, context), namespace, announce) as connection:
+        yield connection
+
+
+async def load_access(kubeconfig: str = "", context: str = "") -> Access:
+    """Return the address and credentials of the cluster that `connected` uses. Raises NoClusterError."""
     try:
-        access = await accesses.load(local_cluster.selected(kubeconfig, context), context)
+        return await accesses.load(local_cluster.selected(kubeconfig, context), context)
     except errors.AccessError as error:
         advice = (
             "Or omit the context to use the cluster of `windlass local up`"
@@ -176,8 +194,6 @@ async def connected(
             else 'Or start a cluster on this machine: eval "$(windlass local up)"'
         )
         raise NoClusterError(f"{str(error).removesuffix('.')}. {advice}.") from error
-    async with connected_with(access, namespace, announce) as connection:
-        yield connection
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,14 @@ class RejectedError(ClientError):
     """The API server rejected the request, or the request could not be carried out."""
 
 
+class CredentialsRejectedError(RejectedError):
+    """The API server rejected the credentials of the user, e.g. because they have expired."""
+
+
+class AccessDeniedError(RejectedError):
+    """The user may not do this."""
+
+
 class ObjectNotFoundError(ClientError):
     """An object, e.g. a job, task, pod or container, does not exist or is not running."""
 

@@ -3,7 +3,7 @@
 A user with permissions for only one of the two groups can use the Frameworks of that group.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
@@ -15,12 +15,15 @@ from windlass.kubeapi import requests, responses
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
+from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.wire import codec, diagnostics
 from windlass.wire.codec import InvalidFramework
 
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 """The API groups in the order in which they are queried. Frameworks of job files belong to the first one."""
+
+_USER_METADATA = ("name", "namespace", "labels", "annotations")
 
 # One Framework
 
@@ -66,6 +69,13 @@ async def read_raw(connection: Connection, framework: Framework) -> bytes:
     return await connection.send(
         requests.get(frameworks(framework.group), connection.namespace, framework.name)
     )
+
+
+async def read_manifest(connection: Connection, framework: Framework) -> Json:
+    """Return the Framework as a user would write it: without the fields that the API server and the controller set."""
+    body: Json = msgspec.json.decode(await read_raw(connection, framework))
+    metadata = {key: value for key, value in body["metadata"].items() if key in _USER_METADATA}
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}
 
 
 def require_valid(found: Framework | InvalidFramework) -> Framework:
@@ -150,17 +160,28 @@ async def list_objects(
     field_selector: str = "",
 ) -> list[msgspec.Raw]:
     """Return all objects of a kind, or those that the selectors match. An empty `namespace` stands for all."""
-    found: list[msgspec.Raw] = []
+    pages = list_pages(connection, resource, namespace, label_selector, field_selector)
+    return [body async for page in pages for body in page]
+
+
+async def list_pages(
+    connection: Connection,
+    resource: Resource,
+    namespace: str,
+    label_selector: str = "",
+    field_selector: str = "",
+) -> AsyncIterator[Sequence[msgspec.Raw]]:
+    """Yield the objects of `list_objects` page by page."""
     token = ""
     while True:
         request = requests.list_page(
             resource, namespace, label_selector, continue_token=token, field_selector=field_selector
         )
         page = responses.decode_page(await connection.send(request))
-        found += page.objects
+        yield page.objects
         token = page.metadata.continue_
         if not token:
-            return found
+            return
 
 
 def _namespace_and_name(body: msgspec.Raw) -> tuple[str, str]:

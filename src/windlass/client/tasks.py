@@ -20,21 +20,31 @@ _ROLE = re.compile(r"[a-z0-9]{1,63}")
 
 
 class TaskSelector(msgspec.Struct, frozen=True):
-    """Selects tasks of a job: one, those of a role, or all."""
+    """Selects tasks of a job: one, those of a role, or all, and those that other selectors select."""
 
     role: str = ""
     index: int | None = None
+    others: tuple["TaskSelector", ...] = ()
 
     @property
     def selects_one_task(self) -> bool:
-        return self.index is not None
+        return self.index is not None and not self.others
 
     def __str__(self) -> str:
         """Return the task or the role; empty for all tasks."""
-        return self.role if self.index is None else str(Task(self.role, self.index))
+        first = self.role if self.index is None else str(Task(self.role, self.index))
+        return ", ".join((first, *map(str, self.others)))
 
     def matches(self, task: Task) -> bool:
-        return self.role in ("", task.role) and self.index in (None, task.index)
+        is_first = self.role in ("", task.role) and self.index in (None, task.index)
+        return is_first or any(each.matches(task) for each in self.others)
+
+    def matches_label(self, label: str) -> bool:
+        """Return whether the task, or a task of the role, with this name is selected."""
+        found = _TASK.fullmatch(label)
+        if found is not None:
+            return self.matches(Task(found["role"], int(found["index"])))
+        return any(each.role in ("", label) for each in (self, *self.others))
 
 
 def parse_task(text: str) -> tuple[str, Task]:
@@ -64,16 +74,25 @@ def parse_selector(text: str, task: str = "") -> tuple[str, TaskSelector]:
     raise ValueError(f"found {name!r}, expected a task, e.g. worker-1, or a role, e.g. worker")
 
 
+def parse_selectors(text: str) -> TaskSelector:
+    """Parse tasks and roles, separated by commas, e.g. `worker,ps-0`; all tasks if it is empty. Raises ValueError."""
+    found = [parse_selector("job", each)[1] for each in text.split(",") if each]
+    return msgspec.structs.replace(found[0], others=tuple(found[1:])) if found else TaskSelector()
+
+
 def require_tasks(framework: Framework, selector: TaskSelector) -> None:
     """Raise ObjectNotFoundError if the job does not have the selected tasks."""
+    for each in selector.others:
+        require_tasks(framework, each)
     if not selector.role:
         return
     role = framework.spec.role(selector.role)
     is_in_spec = role is not None and (selector.index or 0) < role.task_number
-    is_in_status = any(selector.matches(task) for task, _ in statuses(framework))
+    first = TaskSelector(selector.role, selector.index)
+    is_in_status = any(first.matches(task) for task, _ in statuses(framework))
     if not is_in_spec and not is_in_status:
         raise ObjectNotFoundError(
-            f"{framework.name} has no task {selector}; its tasks are {describe_tasks(framework)}"
+            f"{framework.name} has no task {first}; its tasks are {describe_tasks(framework)}"
         )
 
 

@@ -33,7 +33,7 @@ class _HasIdentity(Protocol):
 T = TypeVar("T", bound=_HasIdentity)
 
 
-def _is_permanent(error: ApiError) -> bool:
+def is_permanent_error(error: ApiError) -> bool:
     return isinstance(error, UnauthorizedError | ForbiddenError | NotFoundError)
 
 
@@ -44,7 +44,7 @@ async def watch_objects(
     label_selector: str = "",
     field_selector: str = "",
     in_all_namespaces: bool = False,
-    is_permanent: Callable[[ApiError], bool] = _is_permanent,
+    is_permanent: Callable[[ApiError], bool] = is_permanent_error,
 ) -> AsyncGenerator[ResourceEvent, None]:
     """Yield the existing objects and all later changes. Raises ApiError if retrying cannot help."""
     queue: asyncio.Queue[ResourceEvent | Exception] = asyncio.Queue()
@@ -130,7 +130,7 @@ async def watch_object(
     name: str,
     uid: str,
     decode: Callable[[msgspec.Raw], T],
-    is_permanent: Callable[[ApiError], bool] = _is_permanent,
+    is_permanent: Callable[[ApiError], bool] = is_permanent_error,
 ) -> AsyncGenerator[T | None, None]:
     """Yield the object with this UID now and after each change, and None after its deletion.
 
@@ -184,6 +184,6 @@ def _permanent_after_outage() -> Callable[[ApiError], bool]:
         now = time.monotonic()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
         outage_start, last = now if is_new else outage_start, now
-        return _is_permanent(error) or now - outage_start > MAX_OUTAGE_SECONDS
+        return is_permanent_error(error) or now - outage_start > MAX_OUTAGE_SECONDS
 
     return is_permanent

@@ -8,6 +8,7 @@ from windlass.kubeapi.resources import (
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
+    SERVICES,
     Resource,
 )
 from windlass.model.base import Json
@@ -29,6 +30,7 @@ RESOURCES: dict[str, Resource] = {
     "RoleBinding": ROLE_BINDINGS,
     "ConfigMap": CONFIG_MAPS,
     "Deployment": DEPLOYMENTS,
+    "Service": SERVICES,
     "PodDisruptionBudget": POD_DISRUPTION_BUDGETS,
     "PodMonitor": POD_MONITORS,
 }
@@ -38,6 +40,7 @@ UNINSTALL_ORDER: tuple[Resource, ...] = (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     POD_MONITORS,
+    SERVICES,
     CONFIG_MAPS,
     CLUSTER_ROLE_BINDINGS,
     ROLE_BINDINGS,

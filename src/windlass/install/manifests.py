@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from windlass.install import deployment, roles
+from windlass.install import dashboard, deployment, roles
 from windlass.install.options import CONTROLLER_NAME, OWN_LABELS, InstallOptions
 from windlass.install.roles import Permission, Scope
 from windlass.model.base import Json, manifest
@@ -21,6 +21,7 @@ def all_of(options: InstallOptions) -> list[Json]:
         *deployment.namespace(options),
         *access(options),
         *deployment.workload(options),
+        *dashboard.objects(options),
     ]
 
 

@@ -16,6 +16,8 @@ DEFAULT_IMAGE = IMAGE
 CONTROLLER_NAME = "windlass-controller"
 """The name of the Deployment, the ServiceAccount, the PodDisruptionBudget and the PodMonitor."""
 CONFIG_MAP_NAME = "windlass-configuration"
+UI_NAME = "windlass-ui"
+"""The name of the objects of the dashboard."""
 
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -34,6 +36,12 @@ class InstallOptions(msgspec.Struct, frozen=True):
     """The text of the configuration file; empty without one."""
     has_pod_monitor: bool = False
     priority_class: str = ""
+    has_ui: bool = False
+    """Whether to deploy the dashboard."""
+    ui_token_header: str = ""
+    """Header in which a proxy forwards the token of a viewer; empty: viewers log in with tokens."""
+    ui_hosts: tuple[str, ...] = ()
+    """Host names at which browsers reach the dashboard; empty: any."""
 
     @property
     def labels(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ also matches in linear time, so no expression can block the process.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import re2
 
@@ -20,18 +21,29 @@ class PatternError(ValueError):
         self.reason = reason
 
 
+def compile_test(expression: str, *, is_regex: bool = True) -> Callable[[bytes], bool]:
+    """Return a function that returns whether a line matches, regardless of case. Raise PatternError."""
+    text = _encode(expression)
+    pattern = _compile(expression, b"(?i)" + (text if is_regex else re2.escape(text)))
+    return lambda line: pattern.search(line) is not None
+
+
 def compile_search(expression: str) -> Callable[[str], str | None]:
     """Return a function that returns the first match of `expression` anywhere in a text. Raise PatternError."""
-    try:
-        pattern = re2.compile(_encode(expression), _OPTIONS)
-    except re2.error as error:
-        raise PatternError(expression, error.args[0].decode(errors="replace")) from error
+    pattern = _compile(expression, _encode(expression))
 
     def search(text: str) -> str | None:
         match = pattern.search(_encode(text))
         return None if match is None else match[0].decode(errors="replace")
 
     return search
+
+
+def _compile(expression: str, encoded: bytes) -> Any:
+    try:
+        return re2.compile(encoded, _OPTIONS)
+    except re2.error as error:
+        raise PatternError(expression, error.args[0].decode(errors="replace")) from error
 
 
 def _encode(text: str) -> bytes:

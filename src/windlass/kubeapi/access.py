@@ -53,6 +53,7 @@ class Access:
         self.proxy = config.proxy
         self.may_use_environment_proxy = config.may_use_environment_proxy and not _is_local(config.server)
         self.socket_path = socket_path
+        self._config = config
         self._load_config = load_config
         self._clock = clock
         self._tls = config.tls
@@ -60,6 +61,20 @@ class Access:
         self._renewal_due_at = _renewal_due_at(config, clock())
         self._renewal: asyncio.Task[None] | None = None
         self._renewed_at = -math.inf
+
+    def with_token(self, token: str) -> "Access":
+        """Return access to the same server with this bearer token in place of all own credentials.
+
+        Raises AccessError for a server without TLS on another machine.
+        """
+        tls = self._tls and msgspec.structs.replace(self._tls, certificate=b"", key=b"")
+        is_protected = tls is not None or self.socket_path or _is_local(self.server)
+        if not is_protected:
+            raise AccessError(f"{self.server} has no TLS: a token is not sent to it")
+        config = msgspec.structs.replace(
+            self._config, headers=(("Authorization", f"Bearer {token}"),), tls=tls, renew_after=None
+        )
+        return Access(config, socket_path=self.socket_path)
 
     def identity(self) -> Identity:
         if self._renewal_due_at is not None and self._clock() >= self._renewal_due_at:

@@ -17,6 +17,7 @@ _MENTIONS_ERROR = re.compile(
     r"segmentation fault|unrecognized|invalid|out of memory)\b(?!\s*[=:]?\s*-?\d)",
     re.IGNORECASE,
 )
+_ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 def find_error(lines: Sequence[str]) -> str:
@@ -29,6 +30,11 @@ def find_error(lines: Sequence[str]) -> str:
         return _shortened(error, f" ({location})" if location else "")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _shortened(last) if _MENTIONS_ERROR.search(last) else ""
+
+
+def mentions_error(line: str) -> bool:
+    """Return whether the line is about an error, e.g. the first line of a traceback."""
+    return any(each.search(line) for each in (_START, _ERROR_NAME, _MENTIONS_ERROR))
 
 
 def select_last_lines(lines: Sequence[str], count: int) -> Sequence[str]:

@@ -11,12 +11,12 @@ import msgspec
 from windlass.client import waiting as pod_waiting
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.client.submit.plan import CompanionRef
+from windlass.client.usage import Usage
 from windlass.model import names, start_errors, verdict
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
 from windlass.render.manifest import Manifest
-from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
 _WARNING = "Warning"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import pods, tasks
+from windlass.client import pods, tasks, usage
 from windlass.client.logs.lines import LineBuffer
 from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
@@ -25,7 +25,7 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.render.manifest import Manifest
-from windlass.runner import eta, usage
+from windlass.runner import eta
 from windlass.runner.output_files import OutputFiles
 from windlass.runner.report import (
     Event,

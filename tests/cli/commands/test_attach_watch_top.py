@@ -16,8 +16,8 @@ from scripted_cluster import Place
 from terminals import Shown
 
 from windlass.client.connection import Connection
+from windlass.client.usage import POD_METRICS
 from windlass.kubeapi.requests import Request
-from windlass.runner.usage import POD_METRICS
 
 
 @contextmanager

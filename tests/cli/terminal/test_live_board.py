@@ -11,6 +11,7 @@ import pytest
 from windlass.cli.terminal import live_view
 from windlass.cli.terminal.live_board import Board
 from windlass.cli.terminal.live_view import JobSummary, Phase, Row
+from windlass.client.usage import Usage
 from windlass.model.completion import (
     PERMANENT,
     SUCCEEDED,
@@ -31,7 +32,6 @@ from windlass.model.status import (
 )
 from windlass.render.manifest import Manifest
 from windlass.runner.report import Line, LogLines, ProgressLine, Source, Topic, UnfinishedLine
-from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
 BEGAN = datetime(2026, 1, 2, 3, 0, 0, tzinfo=UTC)

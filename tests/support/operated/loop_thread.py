@@ -53,9 +53,9 @@ def running() -> Iterator[LoopThread]:
         yield LoopThread(loop)
     finally:
         asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(timeout=60)
+        asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result(timeout=60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=60)
-        loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 

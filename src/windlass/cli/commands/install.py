@@ -80,6 +80,21 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     metavar="NAME",
     help="PriorityClass of the controller's pods, e.g. system-cluster-critical.",
 )
+@click.option("--ui", "has_ui", is_flag=True, help="Deploy the dashboard. It has no permissions of its own.")
+@click.option(
+    "--token-header",
+    default="",
+    metavar="NAME",
+    help="With --ui: header in which a proxy forwards each viewer's token, e.g. Authorization (default: viewers log in "
+    "with tokens).",
+)
+@click.option(
+    "--ui-host",
+    "ui_hosts",
+    metavar="HOST[:PORT]",
+    multiple=True,
+    help="With --ui: host name at which browsers reach the dashboard (default: any). Repeatable.",
+)
 @click.option("--crds-only", is_flag=True, help="Print or apply only the CustomResourceDefinitions.")
 @click.option("--apply", "applies", is_flag=True, help="Apply the manifests instead of printing them.")
 @cluster_options.kubeconfig_option
@@ -96,6 +111,9 @@ def install(
     read_logs: bool,
     pod_monitor: bool,
     priority_class: str,
+    has_ui: bool,
+    token_header: str,
+    ui_hosts: tuple[str, ...],
     crds_only: bool,
     applies: bool,
     kubeconfig: str,
@@ -109,7 +127,10 @@ def install(
     \b
         windlass install | less
         windlass install --image registry.example/windlass --apply
+        windlass install --ui --apply            # with the dashboard
     """
+    if (token_header or ui_hosts) and not has_ui:
+        raise click.UsageError(f"{'--token-header' if token_header else '--ui-host'} requires --ui")
     data = config_file.read_bytes() if config_file else b""
     options = InstallOptions(
         namespace=namespace,
@@ -121,6 +142,9 @@ def install(
         configuration=data.decode(),
         has_pod_monitor=pod_monitor,
         priority_class=priority_class,
+        has_ui=has_ui,
+        ui_token_header=token_header,
+        ui_hosts=ui_hosts,
     )
     if replicas > 1 and not options.settings.leader_election:
         raise click.ClickException("the configuration disables leaderElection: use --replicas 1")

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from windlass.cli import errors, json_output, parameters
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.errors import CommandError
 from windlass.cli.run_options import MAX_FAKE_GPUS
 from windlass.localcluster.kubelet.images import FILE as IMAGES
@@ -102,6 +103,9 @@ def local() -> None:
 @click.option(
     "--foreground", is_flag=True, help="Run in the foreground until Ctrl-C. Pods keep running after that."
 )
+@click.option(
+    "--ui", "has_ui", is_flag=True, help="Then open the dashboard, until Ctrl-C. The cluster keeps running."
+)
 @click.option("--ready-descriptor", type=int, hidden=True)
 def up(
     data: Path,
@@ -111,12 +115,15 @@ def up(
     fake_gpus: int | None,
     with_controller: bool,
     foreground: bool,
+    has_ui: bool,
     ready_descriptor: int | None,
 ) -> None:
     """Start the cluster in the background, or print the address of the running one.
 
     Standard output contains the shell command that sets KUBECONFIG, for eval "$(windlass local up)".
     """
+    if has_ui and foreground:
+        raise click.UsageError("--ui and --foreground are mutually exclusive")
     try:
         host, port = parse_address(listen)
     except ValueError as error:
@@ -141,6 +148,11 @@ def up(
     except OSError as error:
         raise CommandError(errors.os_error_message(error, data)) from error
     _print_address(record, options, is_new=is_new)
+    if has_ui:
+        from windlass.cli.commands import ui
+        from windlass.web.server import ServerOptions
+
+        ui.serve(ClusterOptions(record.kubeconfig), ServerOptions())
 
 
 def started(options: DaemonOptions) -> tuple[Record, bool]:

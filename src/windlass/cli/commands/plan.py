@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from windlass.cli import fault_options, job_files, json_output, parameters
 from windlass.cli.terminal import text as terminal_text
@@ -17,7 +16,6 @@ from windlass.runner import exit_codes
 from windlass.wire import diagnostics, durations
 
 if TYPE_CHECKING:
-    from windlass.render.documents import Submission
     from windlass.simulate.plan.simulation import Outcome, Plan, Rescale
 
 _RESCALE = re.compile(r"([a-z0-9]{1,63})=([0-9]{1,9}) after (.+)")
@@ -101,7 +99,7 @@ def plan(
     submissions = job_files.source(
         file, names.DEFAULT_NAMESPACE, overrides, checks_files=False
     ).contents.submissions
-    frameworks = [_framework(submission) for submission in submissions]
+    frameworks = [simulation.framework_of(submission) for submission in submissions]
     roles = [{role.name: role.task_number for role in each.spec.task_roles} for each in frameworks]
     role_names = tuple(dict.fromkeys(name for each in roles for name in each))
     rescales = [_parse_rescale(written, role_names, frameworks) for written in rescaled]
@@ -124,7 +122,7 @@ def plan(
             framework,
             # Other faults are for other jobs of the file.
             [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)],
-            behavior.with_endless(_endless_roles(submission)),
+            behavior.with_endless(simulation.endless_roles(submission)),
             rescales=[each for each in rescales if each.role in tasks],
             until=limit,
         )
@@ -137,23 +135,6 @@ def plan(
             click.echo("\n".join((*([""] if number else []), *lines(each))))
     codes = [_exit_code(each.outcome) for each in plans] if returns_exit_code else []
     sys.exit(next((code for code in codes if code), exit_codes.SUCCESS))
-
-
-def _framework(submission: "Submission") -> Framework:
-    """Render a job as it is submitted, without the status that the file may contain."""
-    from windlass.client.submit import plan as planner
-    from windlass.wire import codec
-
-    rendered = planner.render_framework(submission)
-    return codec.decode_framework(msgspec.json.encode({**rendered, "status": None}))
-
-
-def _endless_roles(submission: "Submission") -> frozenset[str]:
-    """Return the roles whose tasks never exit on their own, according to the job file."""
-    from windlass.render.framework import completion
-
-    job = submission.job
-    return frozenset(role for role in job.roles if completion.is_endless(job, role)) if job else frozenset()
 
 
 def _parse_task_time(written: str, roles: tuple[str, ...]) -> tuple[str, float]:

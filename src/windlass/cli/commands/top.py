@@ -42,9 +42,8 @@ def top(name: str, cluster: ClusterOptions) -> None:
 async def _top(connection: "Connection", name: str) -> None:
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.cli.terminal import live_view
-    from windlass.client import jobs, plain_jobs, tasks
+    from windlass.client import jobs, plain_jobs, tasks, usage
     from windlass.model.framework import Framework
-    from windlass.runner import usage
 
     listed = [await jobs.find(connection, name)] if name else await jobs.list_jobs(connection)
     found = [each for each in listed if isinstance(each, Framework)]

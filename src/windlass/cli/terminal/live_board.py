@@ -11,6 +11,7 @@ import msgspec
 
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.live_view import JobSummary, Phase, Row, View
+from windlass.client.usage import Usage
 from windlass.model import names
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import Framework
@@ -18,7 +19,6 @@ from windlass.model.states import OVER_STATES, State
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.render.manifest import Manifest
 from windlass.runner.report import Line, LogLines, ProgressLine, Topic, UnfinishedLine
-from windlass.runner.usage import Usage
 from windlass.wire import progress
 
 MAX_LINE_LENGTH = 1000

@@ -19,6 +19,7 @@ from windlass.cli.terminal import live_view, output
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.live_board import REASONS_IN_TABLE, Board
 from windlass.cli.terminal.output import Style, Writer
+from windlass.client.usage import Usage
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
 from windlass.runner.report import (
@@ -32,7 +33,6 @@ from windlass.runner.report import (
     Verdict,
     now,
 )
-from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
 SECONDS_BETWEEN_CLOCK_UPDATES = 1.0

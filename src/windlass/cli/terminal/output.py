@@ -17,6 +17,7 @@ from windlass.cli.terminal import colours, live_view
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.unfinished_lines import UnfinishedLines
 from windlass.client import paths
+from windlass.client.usage import Usage
 from windlass.model import untrusted_text
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
@@ -30,7 +31,6 @@ from windlass.runner.report import (
     UnfinishedLine,
     Verdict,
 )
-from windlass.runner.usage import Usage
 
 MAX_PENDING_BYTES = 256 * 1024
 """Number of unwritten bytes after which the reading of logs pauses."""

@@ -220,12 +220,17 @@ async def read(
     return await read_history(connection, await history.find(connection, name), lines, now())
 
 
-async def read_history(connection: Connection, found: JobHistory, lines: int, now: datetime) -> Explanation:
-    """Explain a job. Permissions for pods and events are optional. Raises the errors of `Connection.send`."""
+async def read_history(
+    connection: Connection, found: JobHistory, lines: int, now: datetime, *, has_pods: bool = True
+) -> Explanation:
+    """Explain a job. Permissions for pods and events are optional. Raises the errors of `Connection.send`.
+
+    Without `has_pods`, the pods are not read, because there are too many.
+    """
     framework = found.framework
     pods: list[Pod] = []
     events: list[Event] = []
-    if not found.is_deleted:
+    if has_pods and not found.is_deleted:
         with contextlib.suppress(ForbiddenError):
             pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):

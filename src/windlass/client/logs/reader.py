@@ -16,7 +16,7 @@ from windlass.client.logs import follow as log_follow
 from windlass.client.logs import lines as log_lines
 from windlass.client.logs.container_log import LogOptions, Note, Source, ignore_note
 from windlass.client.logs.lines import Line
-from windlass.client.pods import Pod
+from windlass.client.pods import Pod, Task
 from windlass.client.tasks import TaskSelector
 from windlass.kubeapi.errors import NotFoundError, ResponseError
 from windlass.model.framework import Framework
@@ -84,12 +84,16 @@ async def read_by_name(
 
 
 def _check_task_count(framework: Framework, selector: TaskSelector) -> None:
-    roles = [role for role in framework.spec.task_roles if selector.role in ("", role.name)]
-    number = 1 if selector.selects_one_task else sum(role.task_number for role in roles)
+    number = sum(
+        selector.matches(Task(role.name, index))
+        for role in framework.spec.task_roles
+        for index in range(role.task_number)
+    )
     if number > MAX_FOLLOWED:
+        role = selector.role or framework.spec.task_roles[0].name
         raise ClientError(
             f"cannot follow {number} tasks: the maximum is {MAX_FOLLOWED}. "
-            f"Select a role or a task, e.g. {roles[0].name}-0."
+            f"Select a role or a task, e.g. {role}-0."
         )
 
 

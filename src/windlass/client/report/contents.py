@@ -151,7 +151,7 @@ async def read(connection: Connection, found: JobHistory, now: datetime, notes: 
     with contextlib.suppress(ForbiddenError):
         events = await job_events.read(connection, framework)
     manifest = masking.framework_manifest(framework)
-    task_attempts = tuple(_task_attempts(found))
+    task_attempts = tuple(task_attempts_of(found))
     return Report(
         generated=now,
         windlass=windlass.__version__,
@@ -177,7 +177,8 @@ def is_failed(ended: EndedTaskAttempt) -> bool:
     return views.ended_state(ended.attempt.completion_status) is TaskState.FAILED
 
 
-def _task_attempts(found: JobHistory) -> Iterator[TaskAttempt]:
+def task_attempts_of(found: JobHistory) -> Iterator[TaskAttempt]:
+    """Yield all attempts of all tasks, by attempt of the job."""
     current = None if found.is_deleted else found.task_attempts[-1].number if found.task_attempts else None
     recorded = {record.spec.attempt for record in found.records}
     for attempt in found.task_attempts:

@@ -77,6 +77,35 @@ def decode(
     return Source(contents, folder)
 
 
+def decode_remote(data: bytes, name: str) -> Source:
+    """Return a source from another machine, whose jobs read nothing of this one. It may have errors.
+
+    Raises InvalidJobError for a job that names files or variables of the machine that submits it.
+    """
+    source = Source(documents.read(data, name), Path("/nonexistent"))
+    for submission in source.contents.submissions:
+        field = _local_field(submission)
+        if field:
+            raise InvalidJobError(
+                f"{submission.name}: {field} is read on the machine that submits the job, which is not yours here. "
+                f"Submit the file with `windlass submit`, or omit {field}."
+            )
+    return source
+
+
+def _local_field(submission: Submission) -> str:
+    """Return the first field that names a file or a variable of the submitting machine; empty if there is none."""
+    job = submission.job
+    if submission.code:
+        return "code"
+    if job is None:
+        return ""
+    if any(each.folder for each in job.load_data):
+        return "loadData.folder"
+    passwords = [password_source(each) for each in job.companions.values()]
+    return "passwordFrom" if any(each.env or each.file for each in passwords) else ""
+
+
 def load(file: str | Path) -> Job:
     """Return the job of a job file, to be inspected or changed before it is submitted. Its paths are made absolute.
 

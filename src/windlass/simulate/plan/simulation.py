@@ -11,6 +11,7 @@ from random import Random
 import msgspec
 
 from windlass.client import scale
+from windlass.client.submit import plan as planner
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
@@ -22,6 +23,8 @@ from windlass.model.completion import CompletionTypeName
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus
+from windlass.render.documents import Submission
+from windlass.render.framework import completion
 from windlass.simulate import builders
 from windlass.simulate.api import SimulatedApi
 from windlass.simulate.api_server import ApiServer, Watched, WatchEventType
@@ -87,6 +90,18 @@ class Plan(msgspec.Struct, frozen=True):
     job: str
     events: tuple[Event, ...]
     outcome: Outcome
+
+
+def framework_of(submission: Submission) -> Framework:
+    """Render a job as it is submitted, without the status that the file may contain."""
+    rendered = planner.render_framework(submission)
+    return codec.decode_framework(msgspec.json.encode({**rendered, "status": None}))
+
+
+def endless_roles(submission: Submission) -> frozenset[str]:
+    """Return the roles whose tasks never exit on their own, according to the job file."""
+    job = submission.job
+    return frozenset(role for role in job.roles if completion.is_endless(job, role)) if job else frozenset()
 
 
 def plan(

@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from windlass.runner import usage
-from windlass.runner.usage import Usage
+from windlass.client import usage
+from windlass.client.usage import Usage
 
 
 def test_usage_of_containers_is_added() -> None:

@@ -18,6 +18,7 @@ from windlass.model import names
 _GPUS, _GPU_MEMORY = "windlass.dev/gpus", "windlass.dev/gpu-memory"
 """Entries that only the embedded cluster has."""
 POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods")
+NODE_METRICS = Resource("metrics.k8s.io", "v1beta1", "nodes", is_namespaced=False)
 
 TASKS = names.FRAMEWORK_NAME
 """Label selector of the pods of tasks."""
@@ -63,6 +64,15 @@ class _Pod(msgspec.Struct, frozen=True):
         return self._total(resource) if is_known else None
 
 
+class _Node(msgspec.Struct, frozen=True):
+    metadata: ObjectName
+    usage: dict[str, str] = {}
+
+
+class _NodeList(msgspec.Struct, frozen=True):
+    items: tuple[_Node, ...] = ()
+
+
 class _List(msgspec.Struct, frozen=True):
     items: tuple[_Pod, ...] = ()
 
@@ -89,3 +99,14 @@ async def read(connection: Connection, label_selector: str) -> Mapping[str, Usag
             f"{connection.where} has no metrics API (metrics.k8s.io). Install metrics-server on the cluster."
         ) from error
     return {name: used for (_, name), used in decode(body).items()}
+
+
+async def read_nodes(connection: Connection) -> Mapping[str, Usage]:
+    """Return the usage of nodes by name. Raises the errors of `Connection.send`."""
+    body = await connection.send(requests.list_page(NODE_METRICS, limit=0))
+    found = msgspec.json.decode(body, type=_NodeList).items
+    containers = {each.metadata.name: _Container(each.usage) for each in found}
+    return {
+        name: Usage(float(each.amount("cpu")), int(each.amount("memory")))
+        for name, each in containers.items()
+    }

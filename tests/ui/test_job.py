@@ -1,0 +1,115 @@
+"""The page of a job: verdict, timeline, details of attempts."""
+
+import re
+
+import dashboard_jobs
+import pytest
+from dashboard_tabs import Tab
+from playwright.sync_api import expect
+
+
+def test_verdict_reason_and_facts_are_shown(tab: Tab) -> None:
+    page = tab.open("jobs/default/unstable")
+    expect(page.locator(".lead")).to_contain_text("unstable failed: worker-1 exited with code 1")
+    expect(page.get_by_role("region", name="Why")).to_contain_text("ValueError: loss is NaN at step 17")
+    expect(page.get_by_role("region", name="Details")).to_contain_text('print("loading the data"')
+    page.get_by_role("link", name="File").click()
+    expect(page.locator("pre.file")).to_contain_text("kind: Framework")
+
+
+def test_timeline_shows_every_attempt_of_every_task(tab: Tab) -> None:
+    page = tab.open("jobs/default/unstable")
+    expect(page.locator(".title .status")).to_have_text("Failed")
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "4")
+    expect(page.locator(".axis .attempt")).to_have_count(2)
+    failed = tab.lane("worker-1").get_by_role("gridcell")
+    expect(failed).to_have_count(4)
+    for number in range(4):
+        expect(failed.nth(number)).to_have_attribute("aria-label", re.compile("failed, exit code 1"))
+    expect(tab.lane("worker-0").get_by_role("gridcell")).to_have_count(2)
+    page.get_by_text(re.compile(r"Events \(\d+\)")).click()
+    expect(page.get_by_role("region", name="Events")).to_contain_text("unstable")
+
+
+def test_ten_failures_are_told_apart(tab: Tab) -> None:
+    page = tab.open("jobs/default/broken")
+    expect(page.get_by_label(re.compile("Only tasks with a failed attempt"))).to_be_visible()
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "10")
+    codes = {
+        "code": 3,
+        "traceback": 1,
+        "killed": 137,
+        "aborted": 134,
+        "segfault": 139,
+        "longline": 9,
+        "shell": 127,
+        "temporary": 75,
+    }
+    for role in dashboard_jobs.FAILURES:
+        cell = tab.lane(f"{role}-0").get_by_role("gridcell").last
+        code = codes.get(role, 1)
+        expect(cell).to_have_attribute("aria-label", re.compile(f"failed, exit code {code},"))
+    expect(tab.lane("temporary-0").get_by_role("gridcell")).to_have_count(2)
+
+
+@pytest.mark.smoke
+def test_details_of_an_attempt_say_why_it_was_retried(tab: Tab) -> None:
+    page = tab.open("jobs/default/unstable")
+    tab.lane("worker-1").get_by_role("gridcell").nth(3).wait_for()
+    tab.lane("worker-1").get_by_role("gridcell").first.click()
+    details = page.get_by_role("complementary", name="Attempt 0 of worker-1")
+    expect(details).to_contain_text("exit code 1")
+    expect(details).to_contain_text(re.compile("retried", re.IGNORECASE))
+    expect(page).to_have_url(re.compile(r"attempt=worker-1\.0\.0"))
+    tab.lane("worker-1").get_by_role("gridcell").last.click()
+    last = page.get_by_role("complementary", name=re.compile("of worker-1"))
+    expect(last).to_contain_text("loss is NaN at step 17")
+    last.get_by_role("link", name="Log of this attempt").click()
+    expect(page.get_by_role("log")).to_contain_text("loss is NaN at step 17")
+
+
+def test_hostile_message_of_a_task_stays_text(tab: Tab) -> None:
+    page = tab.open("jobs/default/broken")
+    tab.lane("hostile-0").get_by_role("gridcell").last.click()
+    details = page.get_by_role("complementary", name=re.compile("of hostile-0"))
+    expect(details).to_contain_text("<script>document.title=")
+
+
+def test_timeline_is_operated_by_keyboard(tab: Tab) -> None:
+    page = tab.open("jobs/default/unstable")
+    tab.lane("worker-1").get_by_role("gridcell").nth(3).wait_for()
+    grid = page.get_by_role("grid")
+    grid.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary", name="Attempt 1 of worker-1")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary")).to_have_count(0)
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary", name=re.compile("of worker-3"))).to_be_visible()
+    everything = page.get_by_role("button", name="All")
+    expect(everything).to_be_disabled()
+    grid.focus()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    expect(everything).to_be_enabled()
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("0")
+    expect(everything).to_be_disabled()
+
+
+def test_tasks_are_filtered(tab: Tab) -> None:
+    page = tab.open("jobs/default/unstable")
+    grid = page.get_by_role("grid")
+    expect(grid).to_have_attribute("aria-rowcount", "4")
+    page.get_by_label(re.compile("Only tasks with a failed attempt")).check()
+    expect(grid).to_have_attribute("aria-rowcount", "1")
+    page.get_by_role("searchbox", name="Tasks").fill("worker-3")
+    expect(page.get_by_text("No task matches.")).to_be_visible()
+
+
+def test_job_that_does_not_exist_is_an_error(tab: Tab) -> None:
+    page = tab.open("jobs/default/no-such-job")
+    expect(page.get_by_role("alert")).to_contain_text("no-such-job")

@@ -1,0 +1,134 @@
+"""The list of jobs."""
+
+import re
+
+import dashboard_jobs
+import pytest
+from dashboard_tabs import Tab
+from playwright.sync_api import expect
+from pods.commands import Local
+
+
+@pytest.mark.smoke
+def test_list_shows_state_verdict_tasks_and_progress(tab: Tab) -> None:
+    tab.open("jobs")
+    expect(tab.row("hello")).to_contain_text("Succeeded")
+    expect(tab.row("hello")).to_contain_text("hello succeeded in")
+    expect(tab.row("hello")).to_contain_text("2 worker: 2 succeeded")
+    expect(tab.row("training")).to_contain_text("training is running: 3 of 3 tasks")
+    expect(tab.row("training")).to_contain_text("loss=")
+    expect(tab.row("waiting")).to_contain_text("4000 CPU")
+
+
+def test_retries_are_counted_by_class(tab: Tab) -> None:
+    tab.open("jobs?q=broken")
+    cell = tab.row("broken").locator(".retries")
+    expect(cell).to_contain_text(re.compile(r"1\s*\S+ 1"))
+
+
+def test_filter_and_states_are_in_the_url(tab: Tab) -> None:
+    page = tab.open("jobs")
+    page.get_by_role("searchbox", name="Filter jobs").fill("hell")
+    expect(page).to_have_url(re.compile("q=hell"))
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_role("searchbox", name="Filter jobs")).to_have_value("hell")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("button", name=re.compile("Succeeded")).click()
+    expect(page).to_have_url(re.compile("state=Succeeded"))
+    page.go_back()
+    expect(page.get_by_role("button", name=re.compile("Succeeded"))).to_have_attribute(
+        "aria-pressed", "false"
+    )
+
+
+def test_jobs_are_sorted_by_name(tab: Tab) -> None:
+    page = tab.open("jobs")
+    tab.row("hello").wait_for()
+    page.get_by_role("columnheader", name="Job", exact=True).get_by_role("button").click()
+    expect(page.locator("tbody tr").first).to_have_attribute("data-job", "default/broken")
+    expect(page.get_by_role("columnheader", name="Job", exact=True)).to_have_attribute(
+        "aria-sort", "ascending"
+    )
+    page.get_by_role("columnheader", name="Job", exact=True).get_by_role("button").click()
+    expect(page.locator("tbody tr").last).to_have_attribute("data-job", "default/broken")
+
+
+def test_new_and_deleted_jobs_appear_without_reloading(tab: Tab, local: Local) -> None:
+    page = tab.open("jobs?ns=default")
+    tab.row("hello").wait_for()
+    dashboard_jobs.submit(local, dashboard_jobs.job("late", dashboard_jobs.TRAINING))
+    expect(tab.row("late")).to_contain_text("Running")
+    local.home.windlass("suspend", "--local", "late").expect(0)
+    expect(tab.row("late")).to_contain_text("Suspended")
+    local.home.windlass("delete", "--local", "late").expect(0)
+    expect(tab.row("late").get_by_text("Running")).to_have_count(0)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_bulk_stop_asks_and_stops_the_selected_jobs(tab: Tab, local: Local) -> None:
+    for name in ("first", "second"):
+        dashboard_jobs.submit(local, dashboard_jobs.job(name, dashboard_jobs.TRAINING))
+    page = tab.open("jobs")
+    for name in ("first", "second"):
+        expect(tab.row(name)).to_contain_text("Running")
+        page.get_by_role("checkbox", name=f"Select {name}").check()
+    page.get_by_role("button", name="Stop…").click()
+    dialog = page.get_by_role("dialog", name="Stop 2 jobs?")
+    expect(dialog).to_contain_text("default/first")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(tab.row("first")).to_contain_text("Running")
+    page.get_by_role("button", name="Stop…").click()
+    dialog.get_by_role("button", name="Stop").click()
+    for name in ("first", "second"):
+        expect(tab.row(name)).to_contain_text("Stopped")
+    expect(page.get_by_role("button", name="Stop…")).to_have_count(0)
+
+
+def test_jobs_are_suspended_resumed_copied_and_deleted(tab: Tab, local: Local) -> None:
+    dashboard_jobs.submit(local, dashboard_jobs.job("paused", dashboard_jobs.TRAINING))
+    page = tab.open("jobs/default/paused")
+
+    def do(action: str) -> None:
+        page.get_by_role("button", name=f"{action}…").click()
+        page.get_by_role("dialog").get_by_role("button", name=action).click()
+
+    expect(page.locator(".title .status")).to_have_text("Running")
+    do("Suspend")
+    expect(page.locator(".title .status")).to_have_text("Suspended")
+    expect(page.get_by_role("button", name="Suspend…")).to_have_count(0)
+    do("Resume")
+    expect(page.locator(".title .status")).to_have_text("Running")
+    do("Run again")
+    expect(page.get_by_role("heading", name="paused-2")).to_be_visible()
+    do("Delete")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    local.home.windlass("delete", "--local", "paused").expect(0)
+
+
+@pytest.mark.parametrize("width", [390])
+def test_list_fits_a_phone(tab: Tab, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 844})
+    page = tab.open("jobs")
+    expect(tab.row("hello")).to_contain_text("Succeeded")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_keyboard_reaches_the_filter_a_job_and_the_help(tab: Tab) -> None:
+    page = tab.open("jobs")
+    tab.row("hello").wait_for()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Filter jobs")).to_be_focused()
+    page.keyboard.type("hello")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    tab.row("hello").get_by_role("link").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="hello")).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", name="Cluster")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
