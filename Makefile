@@ -71,7 +71,7 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
 	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
-	    --ignore tests/clients/kubectl
+	    --ignore tests/clients/kubectl --ignore tests/ui
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
