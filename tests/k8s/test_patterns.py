@@ -160,3 +160,29 @@ def test_rejected_expression_writes_nothing_to_stderr(capfd: pytest.CaptureFixtu
     with pytest.raises(patterns.PatternError):
         patterns.compile_search("(")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "matching", "others"),
+    [
+        ("error", [b"an ERROR", b"errors"], [b"", b"err or"]),
+        ("^step$", [b"step", b"STEP"], [b"a step", b"steps"]),
+        (r"\Astep\z", [b"step"], [b"a step", b"step 1"]),
+        ("(?-m)^step$", [b"step"], [b"a step"]),
+        ("^$", [b""], [b" "]),
+        ("a.b", [b"axb"], [b"a", b"b"]),
+        ("é", ["É".encode(), b"\xff\xc3\xa9"], [b"\xff"]),
+    ],
+)
+def test_lines_match_alone_and_together(expression: str, matching: list[bytes], others: list[bytes]) -> None:
+    test = patterns.LineTest(expression)
+    assert all(map(test.matches, matching))
+    assert not any(map(test.matches, others))
+    for line in matching:
+        assert test.may_match(b"\n".join([b"x", *others, line, b"x"]))
+
+
+def test_line_test_without_regex_finds_the_text() -> None:
+    test = patterns.LineTest("a.b(", is_regex=False)
+    assert test.matches(b"xA.B(x")
+    assert not test.matches(b"axb(")

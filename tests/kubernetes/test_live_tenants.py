@@ -3,13 +3,16 @@
 from pathlib import Path
 from typing import Any, Final
 
+import dashboards
 import pytest
 import yaml
 from live.clusters import Cluster
 from live.command_line import Console
 from live.place import Place
+from operated import loop_thread
 
 from conformance.client import Json
+from windlass.web.schema import Mode
 
 # Invalid kubeconfigs
 
@@ -149,3 +152,28 @@ def test_user_with_permissions_in_one_namespace(guest: Console, place: Place) ->
         message = guest.message(*arguments, code=1)
         assert "system:serviceaccount:" in message, message
         assert "Ask for a role" in message, message
+
+
+def test_viewer_of_the_dashboard_sees_one_namespace(cluster: Cluster, place: Place, console: Console) -> None:
+    console("submit", console.write_job("job", command="echo hello"))
+    console("wait", "job")
+    with (
+        loop_thread.running() as stage,
+        dashboards.serving(
+            dashboards.ServedPlace(stage, cluster.kubeconfig, place.name), Mode.TOKEN
+        ) as dashboard,
+        dashboard.browser() as browser,
+    ):
+        session = browser.send("POST", "session", {"token": _token_of_a_guest(place)}).expect(200).body
+        assert session["user"] == f"system:serviceaccount:{place.name}:guest"
+        assert session["cluster"]["kind"] == "kubernetes"
+        jobs = browser.get(f"jobs?namespace={place.name}").expect(200).body["items"]
+        assert [(job["name"], job["state"]) for job in jobs] == [("job", "Succeeded")]
+        detail = browser.get(f"jobs/{place.name}/job").expect(200).body
+        assert (detail["permissions"]["delete"], detail["permissions"]["logs"]) == (True, True)
+        assert browser.get("namespaces").expect(200).body["all"] is False
+        for path in ("jobs?namespace=*", "jobs?namespace=default", "jobs/kube-system/job"):
+            browser.get(path).expect(403)
+        overview = browser.get("cluster").expect(200).body
+        assert overview["nodes"] is None
+        assert overview["reasons"]

@@ -4,10 +4,12 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from http.cookies import Morsel
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import aiohttp
 import msgspec
+from operated.loop_thread import LoopThread
 from scripted_cluster import Place
 
 from windlass.client import connection
@@ -117,8 +119,27 @@ class Browser:
         return await self.session.get(url, headers=self.headers)
 
 
+class Served(Protocol):
+    """A namespace of any cluster, and the loop on which to serve."""
+
+    @property
+    def stage(self) -> LoopThread: ...
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class ServedPlace(NamedTuple):
+    stage: LoopThread
+    kubeconfig: Path
+    name: str
+
+
 class Dashboard:
-    def __init__(self, place: Place, server: Server) -> None:
+    def __init__(self, place: Served, server: Server) -> None:
         self.place = place
         self.stage = place.stage
         self.server = server
@@ -138,7 +159,7 @@ class Dashboard:
 
 @contextlib.contextmanager
 def serving(
-    place: Place,
+    place: Served,
     mode: Mode = Mode.LINK,
     *,
     now: Callable[[], float] | None = None,

@@ -21,11 +21,23 @@ class PatternError(ValueError):
         self.reason = reason
 
 
-def compile_test(expression: str, *, is_regex: bool = True) -> Callable[[bytes], bool]:
-    """Return a function that returns whether a line matches, regardless of case. Raise PatternError."""
-    text = _encode(expression)
-    pattern = _compile(expression, b"(?i)" + (text if is_regex else re2.escape(text)))
-    return lambda line: pattern.search(line) is not None
+class LineTest:
+    """Finds the lines that match an expression of RE2, regardless of case. Raises PatternError."""
+
+    def __init__(self, expression: str, *, is_regex: bool = True) -> None:
+        text = _encode(expression)
+        text = text if is_regex else re2.escape(text)
+        self._line = _compile(expression, b"(?i)" + text)
+        # \A and \z are the ends of the text, and (?-m) lets ^ and $ be: with several lines, they mean something else.
+        depends_on_lines = re2.search(rb"\\[Az]|\(\?[a-zA-Z]*-", text) is not None
+        self._lines = None if depends_on_lines else _compile(expression, b"(?im)" + text)
+
+    def may_match(self, lines: bytes) -> bool:
+        """Return whether one of several lines may match. Testing them together is much faster."""
+        return self._lines is None or self._lines.search(lines) is not None
+
+    def matches(self, line: bytes) -> bool:
+        return self._line.search(line) is not None
 
 
 def compile_search(expression: str) -> Callable[[str], str | None]:

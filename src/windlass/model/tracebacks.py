@@ -17,6 +17,11 @@ _MENTIONS_ERROR = re.compile(
     r"segmentation fault|unrecognized|invalid|out of memory)\b(?!\s*[=:]?\s*-?\d)",
     re.IGNORECASE,
 )
+ERROR_WORDS = (
+    "error|exception|fatal|panic|can't|cannot|could ?n|no such|not found|denied|refused|aborted|segmentation fault|"
+    "unrecognized|invalid|out of memory|traceback"
+)
+"""Expression of RE2 for texts of which `mentions_error` may be true, regardless of case: a faster first test."""
 _ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 

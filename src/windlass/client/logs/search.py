@@ -14,6 +14,9 @@ MAX_TEXT_BYTES = 2_000
 """Size to which the text of a found line is shortened."""
 
 
+_ERROR = patterns.LineTest(tracebacks.ERROR_WORDS)
+
+
 class FoundLine(msgspec.Struct, frozen=True):
     task: str
     time: str
@@ -35,35 +38,39 @@ class SearchResult(msgspec.Struct, frozen=True, rename="camel"):
 async def search(batches: AsyncIterator[list[Line]], text: str, *, is_regex: bool = False) -> SearchResult:
     """Search for a text, or for a regular expression of RE2, regardless of case. Raises PatternError.
 
-    An empty text matches no line.
+    An empty text matches no line. The lines of a batch belong to one log.
     """
-    matches = patterns.compile_test(text, is_regex=is_regex) if text else _never
+    wanted = patterns.LineTest(text, is_regex=is_regex) if text else None
     counts: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
     found: list[FoundLine] = []
     first_error: FoundLine | None = None
-    is_continued: set[str] = set()
+    continued: set[str] = set()
+    """Logs whose last line continues in the next batch."""
     scanned = 0
     async for batch in batches:
-        for line in batch:
-            scanned += len(line.data) + 1
-            if line.label in is_continued:
-                is_continued.discard(line.label)
-            else:
-                numbers[line.label] += 1
-            if not line.is_ended:
-                is_continued.add(line.label)
-            if matches(line.data):
-                counts[line.task] += 1
-                if len(found) < MAX_FOUND:
-                    found.append(_found(line, numbers[line.label]))
-            if first_error is None and tracebacks.mentions_error(_shortened(line)):
-                first_error = _found(line, numbers[line.label])
+        data = b"\n".join([line.data for line in batch])
+        scanned += len(data) + 1
+        label = batch[0].label
+        number = numbers[label] - (label in continued)
+        may_match = wanted is not None and wanted.may_match(data)
+        may_have_error = first_error is None and _ERROR.may_match(data)
+        if may_match or may_have_error:
+            at = number
+            for line in batch:
+                at += 1
+                if wanted is not None and may_match and wanted.matches(line.data):
+                    counts[line.task] += 1
+                    if len(found) < MAX_FOUND:
+                        found.append(_found(line, at))
+                if first_error is None and may_have_error and tracebacks.mentions_error(_shortened(line)):
+                    first_error = _found(line, at)
+                at -= not line.is_ended
+        continued.discard(label)
+        if not batch[-1].is_ended:
+            continued.add(label)
+        numbers[label] = number + sum(line.is_ended for line in batch) + (not batch[-1].is_ended)
     return SearchResult(counts.total(), dict(counts), tuple(found), first_error, scanned)
-
-
-def _never(_: bytes) -> bool:
-    return False
 
 
 def _found(line: Line, number: int) -> FoundLine:
