@@ -81,7 +81,7 @@ class Cluster:
         """Install the definitions and the permissions of the controller."""
         for definition in manifests.definitions(has_records=True):
             self.put_definition(definition)
-        self.grant(Settings(history=History(enabled=True)))
+        self.grant(Settings(history=History(enabled=True, read_logs=True)))
 
     def grant(self, settings: Settings) -> None:
         """The controller's user gets the roles of such a controller, where the server asks for any."""
