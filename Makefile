@@ -129,7 +129,7 @@ test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium (Debia
 	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui
 
 .PHONY: test-ui-smoke
-test-ui-smoke: ui $(UI)/installed ## Run the few tests of test-ui that CI runs
+test-ui-smoke: ui $(UI)/installed ## Run the smoke tests of test-ui
 	$(UI)/bin/python -m pytest -m smoke tests/ui
 
 .PHONY: fuzz
