@@ -59,8 +59,9 @@ def test_copy_without_its_code_is_deleted_again(place: Place) -> None:
 
 def test_suspended_or_stopped_job_starts_as_a_copy(place: Place) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER), suspend=True))
-    run(place, "digits")
+    assert run(place, "digits") == "digits-2"
     place.wait_for_running("digits-2", 1)
+    assert place.framework("digits-2")["spec"]["executionType"] == "Start"
 
 
 def test_names_of_jobs_and_records_are_not_used_again(place: Place) -> None:
