@@ -222,9 +222,11 @@ class JobWatch(Generic[T]):
             self._must_read_records.clear()
             bodies = (body for each in self._frameworks.values() for body in each.values())
             uids = {decode_identity(body).metadata.uid for body in bodies}
-            found = await history.deleted_jobs(
-                self._connection, uids, in_all_namespaces=self._in_all_namespaces
-            )
+            found: tuple[JobHistory, ...] = ()
+            with contextlib.suppress(codec.DecodeError):  # a damaged record does not hide the jobs that exist
+                found = await history.deleted_jobs(
+                    self._connection, uids, in_all_namespaces=self._in_all_namespaces
+                )
             before = set(self._deleted)
             self._deleted = {(each.framework.namespace, each.framework.name): each for each in found}
             self._changed(before | set(self._deleted))

@@ -71,14 +71,22 @@ class Call:
         return int(text)
 
     async def body(self, kind: type[T]) -> T:
-        """Decode the JSON of the request. Raises ValidationError."""
-        return msgspec.json.decode(await self.request.read(), type=kind)
+        """Decode the JSON of the request. Raises ProblemError."""
+        return await decode_body(self.request, kind)
 
     def _name(self, part: str) -> str:
         name = self.request.match_info[part]
         if not is_object_name(name):
             raise problems.invalid(f"{part}: {name[:100]!r} is not a name of Kubernetes")
         return name
+
+
+async def decode_body(request: web.Request, kind: type[T]) -> T:
+    """Decode the JSON of a request. Raises ProblemError."""
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.DecodeError as error:
+        raise problems.invalid(f"the request is invalid: {error}") from error
 
 
 Handler = Callable[[Call], Awaitable[Any]]

@@ -1,7 +1,5 @@
 """Errors of the API: a status code, a code for programs and a message for users."""
 
-import msgspec
-
 from windlass.client import errors as client_errors
 from windlass.client.connection import Connection
 
@@ -43,8 +41,6 @@ def from_error(error: Exception, connection: Connection | None) -> ProblemError 
     """Return the problem; None for an unexpected error."""
     if isinstance(error, ProblemError):
         return error
-    if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
-        return invalid(f"the request is invalid: {error}")
     if connection is not None:
         error = connection.expected_error(error) or error
     for kind, status, code in _CLIENT_ERRORS:

@@ -19,7 +19,7 @@ from windlass import __version__
 from windlass.client.connection import Connection
 from windlass.client.errors import CredentialsRejectedError
 from windlass.web import openapi, page, problems
-from windlass.web.calls import Call, Handler, Route, json_response
+from windlass.web.calls import Call, Handler, Route, decode_body, json_response
 from windlass.web.problems import ProblemError
 from windlass.web.routes import API, ROUTES
 from windlass.web.schema import ClusterInfo, Error, ErrorBody, Login, Mode, SessionInfo, stamp
@@ -283,7 +283,7 @@ class Server:
     async def _log_in_with_token(self, request: web.Request) -> web.StreamResponse:
         if self._options.mode is not Mode.TOKEN:
             raise ProblemError(404, "not-found", "this server does not accept logins with tokens")
-        token = _valid_token(msgspec.json.decode(await request.read(), type=Login).token.strip())
+        token = _valid_token((await decode_body(request, Login)).token.strip())
         key = self.sessions.create(await self._identity(token))
         session = self.sessions.find(key)
         assert session is not None  # noqa: S101 — it was just created
