@@ -50,6 +50,13 @@ def output(*formats: str) -> Callable[[F], F]:
     return click.option("--output", "-o", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
+container = click.option(
+    "--container",
+    "-c",
+    default="",
+    metavar="NAME",
+    help="Container (default: the default-container annotation of the pod, or its first container).",
+)
 set_option = click.option(
     "--set",
     "fields",

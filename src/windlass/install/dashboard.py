@@ -1,6 +1,6 @@
 """The Deployment of the dashboard and its Service. Its pod has no token: every request has the token of a viewer."""
 
-from windlass.install.deployment import USER
+from windlass.install.deployment import CONTAINER_SECURITY, POD_SECURITY
 from windlass.install.options import UI_NAME, InstallOptions
 from windlass.model import names
 from windlass.model.base import Json, manifest
@@ -65,12 +65,7 @@ def _pod(options: InstallOptions) -> Json:
         "serviceAccountName": UI_NAME,
         "automountServiceAccountToken": False,
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": POD_SECURITY,
         "containers": [_container(options)],
         "volumes": [{"name": "configuration", "projected": {"sources": sources}}],
     }
@@ -93,10 +88,6 @@ def _container(options: InstallOptions) -> Json:
         "livenessProbe": {**probe, "periodSeconds": 20, "failureThreshold": 3},
         "readinessProbe": {**probe, "periodSeconds": 5},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [{"name": "configuration", "mountPath": _FOLDER, "readOnly": True}],
     }

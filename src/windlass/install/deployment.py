@@ -12,6 +12,17 @@ USER = 65532
 
 _CONFIGURATION_FOLDER = "/etc/windlass"
 CONFIGURATION_FILE = "frameworkcontroller.yaml"
+POD_SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 
 def namespace(options: InstallOptions) -> list[Json]:
@@ -68,12 +79,7 @@ def _pod(options: InstallOptions) -> Json:
         "automountServiceAccountToken": True,
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "affinity": _anti_affinity(options),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": POD_SECURITY,
         "containers": [_container(options)],
     }
     if options.priority_class:
@@ -101,11 +107,7 @@ def _container(options: InstallOptions) -> Json:
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
         # The limit is enough for a few Frameworks with 10,000 tasks.
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
     }
     if options.configuration:
         mount = {"name": "configuration", "mountPath": _CONFIGURATION_FOLDER, "readOnly": True}

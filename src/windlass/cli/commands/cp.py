@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster_options, name_completion
+from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -18,13 +18,7 @@ _REMOTE = re.compile(r"([^/:]+/[^/:]+):(.+)", re.DOTALL)
 @click.command()
 @click.argument("source", metavar="SOURCE", shell_complete=name_completion.tasks)
 @click.argument("target", metavar="TARGET", shell_complete=name_completion.tasks)
-@click.option(
-    "--container",
-    "-c",
-    default="",
-    metavar="NAME",
-    help="Container (default: the default-container annotation of the pod, or its first container).",
-)
+@parameters.container
 @cluster_options.options
 def cp(source: str, target: str, container: str, cluster: ClusterOptions) -> None:
     """Copy a file or directory to or from a task. One of SOURCE and TARGET is NAME/ROLE-INDEX:PATH.

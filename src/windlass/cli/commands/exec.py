@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster_options, name_completion
+from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 @click.command("exec")
 @click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Forward standard input to the command.")
 @click.option("--tty", "-t", is_flag=True, help="Allocate a terminal for the command.")
-@click.option(
-    "--container",
-    "-c",
-    default="",
-    metavar="NAME",
-    help="Container (default: the default-container annotation of the pod, or its first container).",
-)
+@parameters.container
 @cluster_options.options
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
