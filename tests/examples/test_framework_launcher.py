@@ -262,13 +262,12 @@ def test_simple_training(images: Images, data: Path, ports: dict[str, str]) -> N
     expect_training(images.run("simple.yaml", replaced=ports))
 
 
-def test_nfs_training_with_another_volume(images: Images, data: Path, ports: dict[str, str]) -> None:
-    expect_training(images.run("nfs-training.yaml", replaced=ports | {NFS: in_place_of_nfs(data)}))
-
-
 @pytest.mark.parametrize("removed", ["", ANNOTATION], ids=["gang", "framework"])
 def test_host_path_training(images: Images, data: Path, ports: dict[str, str], removed: str) -> None:
-    """With published addresses, and with addresses read from the Framework."""
+    """With published addresses, and with addresses read from the Framework.
+
+    nfs-training.yaml differs only in its volume.
+    """
     replaced = ports | {HOST_PATH: host_path(data)} | ({removed: ""} if removed else {})
     expect_training(images.run("host-path-training.yaml", replaced=replaced))
 

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,16 @@ from windlass.localcluster.store import Store
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 SECONDS: Final = 900.0
 """Timeout of an example."""
+_CODE: Final = "\ncode: .\n"
 REQUIRED: Final = os.environ.get("WINDLASS_TEST_EXAMPLES") == "required"
+
+
+@pytest.fixture
+def output() -> Iterator[Path]:
+    """A folder of the machine for the results of a job."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-output-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def needs(*programs: str) -> None:
@@ -148,11 +158,14 @@ def begun(
     has_code: bool = True,
 ) -> Iterator[Running]:
     """Start an example. `replaced` maps texts in its file to replacements. Code is provided as the ConfigMap
-    `{name}-code`. All processes and files are removed at the end."""
+    `{name}-code`; a job file with `code: .` uses the folder of the example. All processes and files are removed at the
+    end."""
     text = (EXAMPLES / name / file).read_text()
     for old, new in (replaced or {}).items():
         assert old in text, f"{old!r} is not in {name}/{file}"
         text = text.replace(old, new)
+    if _CODE in text:
+        text, has_code = text.replace(_CODE, f"\ncode: {EXAMPLES / name}\n"), False
     code = ("--config-map", f"{name}-code={EXAMPLES / name}") if has_code else ()
     with begun_with(text, *code, *options) as running:
         yield running

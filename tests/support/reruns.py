@@ -13,7 +13,12 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).parents[1]
-LIVE_FOLDERS: Final = (TESTS / "kubernetes", TESTS / "examples", TESTS / "clients" / "kubectl")
+LIVE_FOLDERS: Final = (
+    TESTS / "kubernetes",
+    TESTS / "examples",
+    TESTS / "launchers",
+    TESTS / "clients" / "kubectl",
+)
 FILE: Final = "WINDLASS_RERUNS"
 
 

@@ -1,8 +1,8 @@
 """Train with Hugging Face Accelerate, as in its documentation: the script knows nothing of ranks and addresses."""
 
+import samples
 import torch
 from accelerate import Accelerator
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -11,12 +11,10 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True)
-    bunch = load_digits()
-    images = torch.tensor(bunch.data, dtype=torch.float32) / 16
-    labels = torch.tensor(bunch.target)
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    loader = DataLoader(TensorDataset(images, labels), batch_size=32, shuffle=True)
+    points, classes = map(torch.from_numpy, samples.load())
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    loader = DataLoader(TensorDataset(points, classes), batch_size=32, shuffle=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for _ in range(4):
         for batch, expected in loader:
@@ -25,7 +23,7 @@ def main() -> None:
             accelerator.backward(loss)
             optimizer.step()
     with torch.no_grad():
-        accuracy = (model(images).argmax(1) == labels).float().mean()
+        accuracy = (model(points).argmax(1) == classes).float().mean()
         weights = torch.cat([each.flatten() for each in model.parameters()]).norm()
     # One write per line, because processes share the output of their task.
     rank, size = accelerator.process_index, accelerator.num_processes

@@ -4,8 +4,8 @@ import os
 
 import jax
 import jax.numpy as jnp
+import samples
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from sklearn.datasets import load_digits
 
 
 def main() -> None:
@@ -18,23 +18,22 @@ def main() -> None:
     rank, size = jax.process_index(), jax.process_count()
     mesh = Mesh(jax.devices(), ("batch",))
     shared, everywhere = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
-    bunch = load_digits()
-    images, labels = bunch.data[:1796] / 16, bunch.target[:1796]
-    batch = jax.make_array_from_process_local_data(shared, images[rank::size])
-    expected = jax.make_array_from_process_local_data(shared, labels[rank::size])
+    points, classes = samples.load()
+    batch = jax.make_array_from_process_local_data(shared, points[rank::size])
+    expected = jax.make_array_from_process_local_data(shared, classes[rank::size])
 
     @jax.jit
-    def stepped(weights: jax.Array, images: jax.Array, labels: jax.Array) -> jax.Array:
+    def stepped(weights: jax.Array, points: jax.Array, classes: jax.Array) -> jax.Array:
         def loss(weights: jax.Array) -> jax.Array:
-            return -jnp.take_along_axis(jax.nn.log_softmax(images @ weights), labels[:, None], 1).mean()
+            return -jnp.take_along_axis(jax.nn.log_softmax(points @ weights), classes[:, None], 1).mean()
 
-        return weights - 2.0 * jax.grad(loss)(weights)
+        return weights - 1.0 * jax.grad(loss)(weights)
 
-    weights = jax.device_put(jnp.zeros((64, 10)), everywhere)
-    for _ in range(150):
+    weights = jax.device_put(jnp.zeros((8, 2)), everywhere)
+    for _ in range(50):
         weights = stepped(weights, batch, expected)
     own = weights.addressable_data(0)
-    accuracy, norm = ((images @ own).argmax(1) == labels).mean(), jnp.linalg.norm(own)
+    accuracy, norm = ((points @ own).argmax(1) == classes).mean(), jnp.linalg.norm(own)
     print(f"ends rank={rank} size={size} accuracy={accuracy:.4f} weights={norm:.6f}\n", end="", flush=True)
     jax.distributed.shutdown()
 

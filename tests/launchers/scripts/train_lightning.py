@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 import lightning
+import samples
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -13,25 +13,23 @@ from torch.utils.data import DataLoader, TensorDataset
 class Classifier(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.layer = nn.Linear(8, 2)
 
-    def forward(self, images: Tensor) -> Tensor:
-        scores: Tensor = self.layers(images)
+    def forward(self, points: Tensor) -> Tensor:
+        scores: Tensor = self.layer(points)
         return scores
 
     def training_step(self, batch: Any, _index: int) -> Tensor:
-        images, labels = batch
-        return nn.functional.cross_entropy(self(images), labels)
+        points, classes = batch
+        return nn.functional.cross_entropy(self(points), classes)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=0.005)
+        return torch.optim.Adam(self.parameters(), lr=0.05)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    bunch = load_digits()
-    images = torch.tensor(bunch.data, dtype=torch.float32) / 16
-    labels = torch.tensor(bunch.target)
+    points, classes = map(torch.from_numpy, samples.load())
     model = Classifier()
     trainer = lightning.Trainer(
         accelerator="cpu",
@@ -43,9 +41,9 @@ def main() -> None:
         enable_checkpointing=False,
         enable_progress_bar=False,
     )
-    trainer.fit(model, DataLoader(TensorDataset(images, labels), batch_size=32, shuffle=True))
+    trainer.fit(model, DataLoader(TensorDataset(points, classes), batch_size=32, shuffle=True))
     with torch.no_grad():
-        accuracy = (model(images).argmax(1) == labels).float().mean()
+        accuracy = (model(points).argmax(1) == classes).float().mean()
         weights = torch.cat([each.flatten() for each in model.parameters()]).norm()
     # One write per line, because processes share the output of their task.
     rank, size = trainer.global_rank, trainer.world_size

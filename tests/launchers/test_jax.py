@@ -12,10 +12,10 @@ DIGITS: Final = 1797 - 360
 """Number of training samples."""
 
 
-@pytest.mark.parametrize("network", ["isolated", "shared"])
-def test_jax_training(network: str) -> None:
+@pytest.mark.parametrize(("file", "network"), [("framework.yaml", "isolated"), ("job.yaml", "shared")])
+def test_jax_training(file: str, network: str) -> None:
     examples.needs("jax", "sklearn")
-    result = examples.run_example(NAME, "--network", network).expect("Succeeded")
+    result = examples.run_example(NAME, "--network", network, file=file).expect("Succeeded")
 
     begins = [result.value(worker, "begins ") for worker in WORKERS]
     assert [(each["process"], each["devices"]) for each in begins] == [("0", "2"), ("1", "2")]

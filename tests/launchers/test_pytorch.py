@@ -11,7 +11,7 @@ import examples
 from conformance.waiting import wait_for
 
 NAME: Final = "digits-ddp"
-FOLDER: Final = "path: /tmp/digits-ddp"
+FOLDER: Final = "/tmp/digits-ddp"  # noqa: S108 — of the example
 WORKERS: Final = ("worker-0", "worker-1")
 DIGITS: Final = 1797 - 360
 """Number of training samples."""
@@ -22,10 +22,17 @@ def packages() -> None:
     examples.needs("torch", "sklearn")
 
 
-@pytest.mark.parametrize("network", ["isolated", "shared"])
-@pytest.mark.parametrize("file", ["framework.yaml", "torchrun.yaml"])
+@pytest.mark.parametrize(
+    ("file", "network"),
+    [
+        ("framework.yaml", "isolated"),
+        ("job.yaml", "shared"),
+        ("torchrun.yaml", "isolated"),
+        ("torchrun.yaml", "shared"),
+    ],
+)
 def test_pytorch_training(file: str, network: str, output: Path) -> None:
-    replaced = {FOLDER: f"path: {output}"}
+    replaced = {FOLDER: str(output)}
     result = examples.run_example(NAME, "--network", network, file=file, replaced=replaced)
     result.expect("Succeeded")
 
@@ -45,7 +52,7 @@ def test_pytorch_training(file: str, network: str, output: Path) -> None:
 
 def test_killed_worker_restarts_both_from_the_checkpoint(output: Path) -> None:
     """The other worker cannot continue: both restart at the same addresses."""
-    replaced = {FOLDER: f"path: {output}", "--steps=300": "--steps=2000"}
+    replaced = {FOLDER: str(output), "--steps=300": "--steps=2000"}
     with examples.begun(NAME, "--network", "shared", replaced=replaced) as running:
         wait_for("a checkpoint", lambda: any(checkpoints(output)), examples.SECONDS)
         (job,) = output.iterdir()

