@@ -33,8 +33,8 @@ PAGE = """\
 Windlass is licensed under Apache-2.0. `make lock` updates the versions in `requirements/` and generates this page;
 `make audit` looks for known vulnerabilities.
 
-The examples and the demo are not locked: `make test-examples` and `make demo`, which CI runs, install the newest
-TensorFlow and other packages that `pyproject.toml` allows, without hashes.
+The examples and the demo are not locked: `make test-examples`, `make test-launchers` and `make demo`, which CI runs,
+install the newest TensorFlow and other packages that `pyproject.toml` allows, without hashes.
 
 | package | licence | controller image | hub image | CI |
 |---|---|---|---|---|
