@@ -69,7 +69,7 @@ eval "$(
         (127) get_ips_fail 127 'windlass is needed, and is not in the PATH of this image' ;;
         (201) get_ips_fail 201 "not every task of $get_ips_whose has got an address in time" ;;
         (210) get_ips_fail 210 "cannot wait for $get_ips_whose$get_ips_hint" ;;
-        (*) get_ips_fail 1 "cannot read the addresses of $get_ips_whose" ;;
+        (*) get_ips_fail 1 "cannot read the addresses of $get_ips_whose$get_ips_hint" ;;
     esac
 
     # Only what was printed now counts, and a role may have no tasks.
