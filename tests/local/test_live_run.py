@@ -101,16 +101,19 @@ def test_table_fits_a_small_terminal(home: Home, open_folder: Path) -> None:
         assert made.done() == 0
 
 
+def is_one_table(made: Shown) -> bool:
+    return made.terminal.text.count("TASK ") == 1 and bool(row(made, "worker-1"))
+
+
 def test_table_follows_a_resize(home: Home, open_folder: Path) -> None:
     gate = open_folder / "gate"
     with shown(home, job(home, gate)) as made:
         made.terminal.shows("ATTEMPT", "2 running")
         made.terminal.resize(40, 10)
-        wait_for("fewer columns", lambda: "ATTEMPT" not in made.terminal.text and bool(row(made, "worker-1")))
-        assert made.terminal.text.count("TASK ") == 1
+        # The terminal wraps the lines of the old table until the new one is drawn.
+        wait_for("one narrow table", lambda: is_one_table(made) and "ATTEMPT" not in made.terminal.text)
         made.terminal.resize(120, 30)
-        made.terminal.shows("ATTEMPT", "2 running")
-        assert made.terminal.text.count("TASK ") == 1
+        wait_for("one wide table", lambda: is_one_table(made) and "ATTEMPT" in made.terminal.text)
         gate.touch()
         assert made.done() == 0
 
