@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.objects import placeholders
+from windlass.discovery import placeholders
 from windlass.objects.pod import PodFactory, pod
 
 Build = Callable[..., Framework]

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.discovery import ports
+from windlass.discovery import peers, ports
 from windlass.model import names
 from windlass.model.feature_annotations import requested_features
-from windlass.model.framework import Framework
+from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
 
 
@@ -34,10 +34,18 @@ def gang_of(framework: Framework, first_ports: Mapping[str, int] | None = None) 
                 ports.port_of(role.task.pod),
                 ports.slots_of(role.task.pod),
                 _with_ports(members[role.name], (first_ports or {}).get(role.name, 0)),
+                _own_dns_name(framework, role) if uses_dns_names else "",
             )
             for role in framework.spec.task_roles
         ),
     )
+
+
+def _own_dns_name(framework: Framework, role: TaskRoleSpec) -> str:
+    """Return the DNS name of the tasks if their pod template sets it; empty otherwise."""
+    spec = role.task.pod.get("spec")
+    is_own = isinstance(spec, dict) and bool(spec.get("hostname") or spec.get("subdomain"))
+    return peers.dns_name_of(framework, role) if is_own else ""
 
 
 def _with_ports(members: tuple[GangMember, ...], first_port: int) -> tuple[GangMember, ...]:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from windlass.discovery import ports
+from windlass.discovery import placeholders, ports
 from windlass.model import feature_annotations, names
-from windlass.model.framework import Framework
+from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.gang import GangSpec
 
 LOOPBACK = "127.0.0.1"
+_INDEX = "{{" + names.TASK_INDEX + "}}"
 
 
 class Address(NamedTuple):
@@ -36,14 +37,34 @@ class Peers(msgspec.Struct, frozen=True):
 
 def peers_with_dns_names(framework: Framework) -> Peers:
     """Return DNS names such as `worker-0.digits:2222`, relative to the namespace."""
-    service = names.service_name(framework.name)
     return Peers(
         {
-            role.name: _dns_names(role.name, role.task_number, service, ports.port_of(role.task.pod))
+            role.name: _addresses(
+                dns_name_of(framework, role), role.task_number, ports.port_of(role.task.pod)
+            )
             for role in framework.spec.task_roles
         },
         feature_annotations.keeps_role_names(framework.metadata.annotations),
     )
+
+
+def dns_name_of(framework: Framework, role: TaskRoleSpec) -> str:
+    """Return the DNS name of the role's tasks with a placeholder for the index. The hostname and the subdomain of the
+    pod template replace `{role}-{index}` and the Service of the Framework."""
+    spec = role.task.pod.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    hostname = spec.get("hostname") or f"{role.name}-{_INDEX}"
+    name = f"{hostname}.{spec.get('subdomain') or names.service_name(framework.name)}"
+    values = {
+        names.FRAMEWORK_NAMESPACE: framework.namespace,
+        names.FRAMEWORK_NAME: framework.name,
+        names.TASKROLE_NAME: role.name,
+        names.TASK_INDEX: _INDEX,
+        names.CONFIGMAP_NAME: names.config_map_name(framework.name),
+        names.POD_NAME: f"{framework.name}-{role.name}-{_INDEX}",
+    }
+    filled: str = placeholders.fill(name, placeholders.find(name), values)
+    return filled
 
 
 def peers_on_shared_network(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
@@ -70,9 +91,14 @@ def peers_with_ip_addresses(gang: GangSpec) -> Peers:
 def gang_peers_with_dns_names(gang: GangSpec) -> Peers:
     """Return the same as `peers_with_dns_names`, from a Gang."""
     return Peers(
-        {role.name: _dns_names(role.name, len(role.members), gang.service, role.port) for role in gang.roles}
+        {
+            role.name: _addresses(
+                role.dns_name or f"{role.name}-{_INDEX}.{gang.service}", len(role.members), role.port
+            )
+            for role in gang.roles
+        }
     )
 
 
-def _dns_names(role: str, tasks: int, service: str, port: int) -> tuple[Address, ...]:
-    return tuple(Address(f"{names.host_name(role, index)}.{service}", port) for index in range(tasks))
+def _addresses(dns_name: str, tasks: int, port: int) -> tuple[Address, ...]:
+    return tuple(Address(dns_name.replace(_INDEX, str(index)), port) for index in range(tasks))

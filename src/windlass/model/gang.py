@@ -32,6 +32,8 @@ class GangRole(Sparse, frozen=True):
     """Number of MPI slots of each task: the annotation `windlass.dev/slots`, otherwise its GPUs, otherwise its whole
     CPUs; at least 1."""
     members: tuple[GangMember, ...] = ()
+    dns_name: str = ""
+    """DNS name of the tasks, with `{{FC_TASK_INDEX}}` in place of the index. Empty: {role}-{index} in the service."""
 
 
 class GangSpec(Sparse, frozen=True):
