@@ -256,7 +256,7 @@ def barrier_of_reference(home: Home, name: str) -> Json:
     container = reads | {"workingDir": FOLDER, "volumeMounts": [mount(FOLDER, "barrier")]}
     barrier = container | {"name": "frameworkbarrier", "command": ["windlass", "barrier"]}
     volume = {"name": "barrier", "emptyDir": {}}
-    pod = {"serviceAccountName": ACCOUNT, "initContainers": [barrier], "volumes": [volume]}
+    pod: Json = {"serviceAccountName": ACCOUNT, "initContainers": [barrier], "volumes": [volume]}
     return framework(role(container, tasks=2, **pod), name=name)
 
 
