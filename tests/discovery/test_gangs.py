@@ -31,17 +31,19 @@ def test_gang_with_dns_names_has_the_service(runtime: str) -> None:
 def test_gang_has_the_hostname_of_the_template() -> None:
     made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: "plain"})
     ps, worker = made.spec.task_roles
-    task = msgspec.structs.replace(worker.task, pod={"spec": {"hostname": "{{FC_POD_NAME}}"}})
+    task = msgspec.structs.replace(
+        worker.task, pod={"spec": {"hostname": "{{FC_POD_NAME}}-{{FC_TASK_INDEX+1}}"}}
+    )
     roles = (ps, msgspec.structs.replace(worker, task=task))
     made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, task_roles=roles))
     gang = gangs.gang_of(made)
     assert gang is not None
-    assert [role.dns_name for role in gang.roles] == ["", "digits-worker-{{FC_TASK_INDEX}}.digits"]
+    assert [member.dns_name for member in gang.roles[0].members] == [""]
     found = peers.gang_peers_with_dns_names(gang).roles
     assert [str(each) for role in ("ps", "worker") for each in found[role]] == [
         "ps-0.digits:2222",
-        "digits-worker-0.digits:2222",
-        "digits-worker-1.digits:2222",
+        "digits-worker-0-1.digits:2222",
+        "digits-worker-1-2.digits:2222",
     ]
 
 

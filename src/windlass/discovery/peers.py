@@ -15,7 +15,6 @@ from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.gang import GangSpec
 
 LOOPBACK = "127.0.0.1"
-_INDEX = "{{" + names.TASK_INDEX + "}}"
 
 
 class Address(NamedTuple):
@@ -39,31 +38,43 @@ def peers_with_dns_names(framework: Framework) -> Peers:
     """Return DNS names such as `worker-0.digits:2222`, relative to the namespace."""
     return Peers(
         {
-            role.name: _addresses(
-                dns_name_of(framework, role), role.task_number, ports.port_of(role.task.pod)
-            )
+            role.name: tuple(Address(name, port) for name in dns_names(framework, role))
             for role in framework.spec.task_roles
+            for port in (ports.port_of(role.task.pod),)
         },
         feature_annotations.keeps_role_names(framework.metadata.annotations),
     )
 
 
-def dns_name_of(framework: Framework, role: TaskRoleSpec) -> str:
-    """Return the DNS name of the role's tasks with a placeholder for the index. The hostname and the subdomain of the
-    pod template replace `{role}-{index}` and the Service of the Framework."""
+def dns_names(framework: Framework, role: TaskRoleSpec) -> tuple[str, ...]:
+    """Return the DNS names of the role's tasks. The hostname and the subdomain of the pod template replace
+    `{role}-{index}` and the Service of the Framework."""
     spec = role.task.pod.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    hostname = spec.get("hostname") or f"{role.name}-{_INDEX}"
-    name = f"{hostname}.{spec.get('subdomain') or names.service_name(framework.name)}"
+    own = str(spec.get("hostname") or "")
+    subdomain = str(spec.get("subdomain") or "") or names.service_name(framework.name)
+    return tuple(
+        _filled(f"{own or names.host_name(role.name, index)}.{subdomain}", framework, role.name, index)
+        for index in range(role.task_number)
+    )
+
+
+def _filled(text: str, framework: Framework, role: str, index: int) -> str:
+    """Return the text with its placeholders replaced."""
+    places = placeholders.find(text)
+    if places is None:
+        return text
+    status = framework.status
     values = {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
         names.FRAMEWORK_NAME: framework.name,
-        names.TASKROLE_NAME: role.name,
-        names.TASK_INDEX: _INDEX,
+        names.TASKROLE_NAME: role,
+        names.TASK_INDEX: str(index),
         names.CONFIGMAP_NAME: names.config_map_name(framework.name),
-        names.POD_NAME: f"{framework.name}-{role.name}-{_INDEX}",
+        names.POD_NAME: names.pod_name(framework.name, role, index),
+        names.FRAMEWORK_ATTEMPT_ID: str(status.attempt_status.id if status is not None else 0),
     }
-    filled: str = placeholders.fill(name, placeholders.find(name), values)
+    filled: str = placeholders.fill(text, places, values)
     return filled
 
 
@@ -92,13 +103,10 @@ def gang_peers_with_dns_names(gang: GangSpec) -> Peers:
     """Return the same as `peers_with_dns_names`, from a Gang."""
     return Peers(
         {
-            role.name: _addresses(
-                role.dns_name or f"{role.name}-{_INDEX}.{gang.service}", len(role.members), role.port
+            role.name: tuple(
+                Address(member.dns_name or f"{names.host_name(role.name, index)}.{gang.service}", role.port)
+                for index, member in enumerate(role.members)
             )
             for role in gang.roles
         }
     )
-
-
-def _addresses(dns_name: str, tasks: int, port: int) -> tuple[Address, ...]:
-    return tuple(Address(dns_name.replace(_INDEX, str(index)), port) for index in range(tasks))

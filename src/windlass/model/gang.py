@@ -20,6 +20,8 @@ class GangMember(Sparse, frozen=True):
     ip: str = ""
     port: int = 0
     """Port of this member if pods share one network. 0: the port of its role."""
+    dns_name: str = ""
+    """DNS name that the pod template sets. Empty: {role}-{index} in the service."""
 
 
 class GangRole(Sparse, frozen=True):
@@ -32,8 +34,6 @@ class GangRole(Sparse, frozen=True):
     """Number of MPI slots of each task: the annotation `windlass.dev/slots`, otherwise its GPUs, otherwise its whole
     CPUs; at least 1."""
     members: tuple[GangMember, ...] = ()
-    dns_name: str = ""
-    """DNS name of the tasks, with `{{FC_TASK_INDEX}}` in place of the index. Empty: {role}-{index} in the service."""
 
 
 class GangSpec(Sparse, frozen=True):

@@ -171,7 +171,11 @@ def _with_dns_name(spec: Json, framework: str, role: str, index: int) -> Json:
     """Set hostname and subdomain, unless the template does (see `discovery.peers`). A pod on the host network also
     needs a DNS policy to resolve names of Services."""
     hostname = spec.get("hostname") or names.host_name(role, index)
-    changed = {**spec, "hostname": hostname, "subdomain": spec.get("subdomain") or names.service_name(framework)}
+    changed = {
+        **spec,
+        "hostname": hostname,
+        "subdomain": spec.get("subdomain") or names.service_name(framework),
+    }
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
         changed["dnsPolicy"] = "ClusterFirstWithHostNet"
     return changed
