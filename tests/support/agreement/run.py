@@ -9,17 +9,18 @@ import argparse
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from agreement import generate, originals, subjects
+from agreement import converted, generate, originals, subjects
 from agreement.cases import Case, Outcome
 from agreement.hollow import Hollow
 from agreement.player import NotSettledError, Player, Submit
 from agreement.subjects import Subject
+from windlass.client.errors import ClientError
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import JOBS, Resource
@@ -32,6 +33,9 @@ for a second."""
 CONCURRENT: Final[dict[str, int]] = {"MPIJob": 8}
 """The mpi-operator processes at most 10 changes per second."""
 DEFAULT_CONCURRENT: Final = 40
+
+ORIGINAL: Final = "original"
+CONVERTED: Final = "windlass"
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +60,10 @@ async def play_original(hollow: Hollow, case: Case, quiet: float = QUIET) -> Out
     return await player.play(case, original_submit(hollow, subject, case))
 
 
-Play = Callable[[Case], "asyncio.Future[Outcome]"]
+async def play_converted(hollow: Hollow, case: Case, quiet: float = QUIET) -> Outcome:
+    subject = converted.WindlassSubject(case)
+    player = Player(hollow, subject, f"{case.name}-windlass", case.job["metadata"]["name"], quiet)
+    return await player.play(case, converted.submit_converted(hollow, case))
 
 
 @contextlib.asynccontextmanager
@@ -72,7 +79,11 @@ async def hollow_cluster(kubeconfig: Path, watched: Iterable[Resource]) -> Async
                 await running
 
 
-async def play_all(hollow: Hollow, cases: list[Case]) -> list[Result]:
+Play = Callable[[Hollow, Case], Coroutine[Any, Any, Outcome]]
+PLAYS: Final[dict[str, Play]] = {ORIGINAL: play_original, CONVERTED: play_converted}
+
+
+async def play_all(hollow: Hollow, cases: list[Case], plays: Mapping[str, Play]) -> list[Result]:
     limits = {
         kind: asyncio.Semaphore(CONCURRENT.get(kind, DEFAULT_CONCURRENT)) for kind in generate.GENERATORS
     }
@@ -80,24 +91,51 @@ async def play_all(hollow: Hollow, cases: list[Case]) -> list[Result]:
 
     async def played(case: Case) -> Result:
         nonlocal done
+        outcomes: dict[str, Outcome] = {}
+        errors = []
         async with limits[case.kind]:
-            try:
-                original = await play_original(hollow, case)
-                result = Result(case, original)
-            except (NotSettledError, ApiError) as error:
-                result = Result(case, errors=(f"original: {error}",))
+            for name, play in plays.items():
+                try:
+                    outcomes[name] = await play(hollow, case)
+                except (NotSettledError, ApiError, ClientError) as error:
+                    errors.append(f"{name}: {error}")
         done += 1
-        if done % 10 == 0 or result.errors:
-            print(f"{done} of {len(cases)} {' '.join(result.errors)}", file=sys.stderr, flush=True)
-        return result
+        if done % 10 == 0 or errors:
+            print(f"{done} of {len(cases)} {' '.join(errors)[:400]}", file=sys.stderr, flush=True)
+        return Result(case, outcomes.get(ORIGINAL), outcomes.get(CONVERTED), tuple(errors))
 
     return await asyncio.gather(*(played(case) for case in cases))
 
 
-async def run(kubeconfig: Path, cases: list[Case]) -> list[Result]:
+async def run(kubeconfig: Path, cases: list[Case], sides: Collection[str]) -> list[Result]:
     watched = {subjects.ORIGINALS[case.kind]().resource for case in cases} | {JOBS}
-    async with hollow_cluster(kubeconfig, watched) as hollow:
-        return await play_all(hollow, cases)
+    plays = {name: play for name, play in PLAYS.items() if name in sides}
+    async with contextlib.AsyncExitStack() as stack:
+        if CONVERTED in sides:
+            found = await access.load(kubeconfig=str(kubeconfig))
+            transport = await stack.enter_async_context(Transport(found, user_agent="installer"))
+            await stack.enter_async_context(converted.controller(transport, found))
+            watched.add(converted.WindlassSubject.resource)
+        hollow = await stack.enter_async_context(hollow_cluster(kubeconfig, watched))
+        return await play_all(hollow, cases, plays)
+
+
+def differences(original: Outcome, other: Outcome) -> list[str]:
+    """Return what does not agree. Windlass may set more variables than the original, and give pods more."""
+    found = [
+        f"{name}: {getattr(original, name)} != {getattr(other, name)}"
+        for name in ("verdict", "created", "left", "restarts", "skipped")
+        if getattr(original, name) != getattr(other, name)
+    ]
+    for pod, variables in original.environment.items():
+        others = other.environment.get(pod)
+        if others is not None:
+            found += [
+                f"{pod} {name}: {value!r} != {others.get(name)!r}"
+                for name, value in variables.items()
+                if others.get(name) != value
+            ]
+    return found
 
 
 def main() -> None:
@@ -106,6 +144,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", action="append", default=[], help="only these cases")
+    parser.add_argument("--side", action="append", choices=(ORIGINAL, CONVERTED), help="default: both")
     parser.add_argument("--results", type=Path, required=True)
     arguments = parser.parse_args()
     cases = [
@@ -115,8 +154,11 @@ def main() -> None:
         if not arguments.case or case.name in arguments.case
     ]
     with originals.served(arguments.kind) as api:
-        results = asyncio.run(run(api.kubeconfig, cases))
+        results = asyncio.run(run(api.kubeconfig, cases, arguments.side or tuple(PLAYS)))
     arguments.results.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in results))
+    for each in results:
+        if each.original and each.converted and (found := differences(each.original, each.converted)):
+            print(each.case.name, " ".join(map(str, each.case.steps)), *found, sep="\n    ")
 
 
 if __name__ == "__main__":

@@ -119,8 +119,7 @@ def _failure_rules(draft: Draft, *, is_per_index: bool) -> list[Json]:
 
 def happen(draft: Draft, spec: Json, role: str, first_index: int) -> None:
     """Let at most three pods fail, and some succeed or restart their container."""
-    # The pods that exist at first, and those that follow when one has succeeded.
-    count = int(spec.get("completions") or spec["parallelism"])
+    count = int(spec["parallelism"])
     is_restarted = spec["template"]["spec"].get("restartPolicy", "OnFailure") == "OnFailure"
     failures = 0
     for _ in range(draft.number(1, 4)):

@@ -1,0 +1,120 @@
+"""Windlass as a subject: the job file is converted and submitted as by `windlass submit`, and run by the controller."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agreement import subjects
+from agreement.cases import Case
+from agreement.hollow import Hollow, Namespace, is_deleting, is_ended
+from agreement.player import Submit
+from agreement.subjects import ANY, MAX_PODS_PER_JOB, Identity
+from windlass.client.connection import Connection
+from windlass.client.submit import sources, submission
+from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.operator import Operator
+from windlass.kubeapi import requests, resources
+from windlass.kubeapi.access import Access
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.settings import OFF, Settings
+from windlass.model.states import State
+from windlass.wire.crd import manifests
+
+RESTING: Final = {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_RUNNING, State.COMPLETED}
+"""States of a task that does not change until its pod does. A pending one waits for other tasks."""
+
+
+class WindlassSubject:
+    resource = resources.frameworks(names.CONTROLLER_GROUP)
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._jobs: dict[str, Json] = {}
+        spec = case.job["spec"]
+        if case.kind == "JobSet":
+            self._jobs = {short(job["name"]): job for job in spec["replicatedJobs"]}
+
+    def identity(self, pod: Json) -> Identity:
+        labels = pod["metadata"]["labels"] | (pod["metadata"].get("annotations") or {})
+        role, index = labels[names.TASKROLE_NAME], int(labels[names.TASK_INDEX])
+        match self._case.kind:
+            case "Job":
+                is_indexed = self._case.job["spec"].get("completionMode") == "Indexed"
+                return "job", index if is_indexed else ANY
+            case "JobSet":
+                job = self._jobs[role]
+                template = job["template"]["spec"]
+                replica, rest = divmod(
+                    index, int(template.get("completions") or template.get("parallelism", 1))
+                )
+                first = MAX_PODS_PER_JOB * replica
+                is_indexed = template.get("completionMode", "Indexed") == "Indexed"
+                return job["name"], first + rest if is_indexed else ANY - first
+            case _:
+                return role, index
+
+    def is_settled(self, namespace: Namespace, job: Json) -> bool:
+        status = job.get("status") or {}
+        if any(is_deleting(pod) for pod in namespace.pods):
+            return False
+        match self.verdict(job):
+            case subjects.ACTIVE:
+                return status.get("state") == State.ATTEMPT_RUNNING and self._are_tasks_resting(
+                    namespace, status
+                )
+            case subjects.SUSPENDED:
+                return not namespace.pods
+            case _:
+                return True
+
+    @staticmethod
+    def _are_tasks_resting(namespace: Namespace, status: Json) -> bool:
+        ended = {pod["metadata"]["uid"] for pod in namespace.pods if is_ended(pod)}
+        for role in status["attemptStatus"]["taskRoleStatuses"] or ():
+            for task in role["taskStatuses"]:
+                is_unseen = (
+                    task["state"] == State.ATTEMPT_RUNNING and task["attemptStatus"]["podUID"] in ended
+                )
+                if task["state"] not in RESTING or is_unseen:
+                    return False
+        return True
+
+    def verdict(self, job: Json) -> str:
+        return subjects.verdict_by(subjects.conditions_of(job), "Complete")
+
+
+def short(role: str) -> str:
+    """Return the name of a role here: theirs may have hyphens."""
+    return role.replace("-", "").lower()
+
+
+def submit_converted(hollow: Hollow, case: Case) -> Submit:
+    async def submit(namespace: str) -> None:
+        documents = b"\n---\n".join(msgspec.json.encode(each) for each in case.objects)
+        source = sources.decode(documents, f"{case.name}.yaml", Path(), namespace)
+        await submission.submit(Connection(hollow.transport, namespace), source)
+
+    return submit
+
+
+@contextlib.asynccontextmanager
+async def controller(transport: Transport, access: Access) -> AsyncIterator[None]:
+    """Define the kinds of Windlass and run its controller."""
+    for definition in manifests.definitions(has_records=True):
+        body = msgspec.json.encode(definition)
+        await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
+    stopping = asyncio.Event()
+    settings = Settings(leader_election=False, metrics_address=OFF)
+    operator = Operator(settings, access, SystemClock(), identity="agreement", snapshot_stream=None)
+    running = asyncio.create_task(operator.run(stopping))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await running
