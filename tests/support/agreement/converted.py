@@ -14,11 +14,14 @@ from agreement.hollow import Hollow, Namespace, is_deleting, is_ended
 from agreement.player import Submit
 from agreement.subjects import ANY, MAX_PODS_PER_JOB, Identity
 from windlass.client.connection import Connection
+from windlass.client.errors import InvalidJobError
 from windlass.client.submit import sources, submission
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.operator import Operator
 from windlass.kubeapi import requests, resources
 from windlass.kubeapi.access import Access
+from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.resources import Resource
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
@@ -98,9 +101,23 @@ def submit_converted(hollow: Hollow, case: Case) -> Submit:
     async def submit(namespace: str) -> None:
         documents = b"\n---\n".join(msgspec.json.encode(each) for each in case.objects)
         source = sources.decode(documents, f"{case.name}.yaml", Path(), namespace)
+        if source.contents.errors:
+            raise InvalidJobError("\n".join(map(str, source.contents.errors)), source.contents.errors)
         await submission.submit(Connection(hollow.transport, namespace), source)
 
     return submit
+
+
+async def _until_served(transport: Transport, definition: Json) -> None:
+    spec = definition["spec"]
+    resource = Resource(spec["group"], spec["versions"][0]["name"], spec["names"]["plural"])
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await transport.send(requests.list_page(resource))
+                return
+            except NotFoundError:
+                await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
@@ -109,6 +126,7 @@ async def controller(transport: Transport, access: Access) -> AsyncIterator[None
     for definition in manifests.definitions(has_records=True):
         body = msgspec.json.encode(definition)
         await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
+        await _until_served(transport, definition)
     stopping = asyncio.Event()
     settings = Settings(leader_election=False, metrics_address=OFF)
     operator = Operator(settings, access, SystemClock(), identity="agreement", snapshot_stream=None)

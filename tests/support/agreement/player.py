@@ -17,7 +17,7 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.resources import NAMESPACES
 from windlass.model.base import Json
 
-LIMIT: Final = 300.0
+LIMIT: Final = 40.0
 """Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
 ROUNDS: Final = 12
 """Rounds in which all running pods succeed. A role whose pods are created one after the other needs one for each."""
