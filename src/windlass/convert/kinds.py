@@ -15,9 +15,9 @@ from windlass.wire.yaml.text import Position
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds. Imported on demand, because most files have none of them."""
-    from windlass.convert import tfjob, training_jobs
+    from windlass.convert import tfjob, training_jobs, volcano
 
-    return (*tfjob.KINDS, *training_jobs.KINDS)
+    return (*tfjob.KINDS, *training_jobs.KINDS, *volcano.KINDS)
 
 
 def kind_of(node: tree.Node) -> Kind | None:
