@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.objects import placeholders
+from windlass.discovery import placeholders
 
 VALUES = {name: name.removeprefix("FC_").lower() for name in placeholders.NAMES}
 
