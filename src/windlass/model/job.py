@@ -181,8 +181,11 @@ class Role(Sparse, frozen=True, kw_only=True):
     """Container image. Default: the job's."""
     command: Command | None = None
     """Command. Default: the job's."""
+    container: DnsLabel = ""
+    """Name of the container that runs the command. Default: the job's."""
     idle: bool | None = None
-    """Run an idle TensorFlow server instead of a command, for a notebook or another client. Default: the job's."""
+    """Run an idle TensorFlow server instead of a command, for a notebook or another client; false: run the entrypoint
+    of the image. Default: the job's."""
     env: dict[Variable, Value] = {}
     """Environment variables, added to those of the job."""
     resources: Resources | None = None
@@ -237,9 +240,11 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Command of every task; with mpi and a launcher, only of the launcher. A string without shell syntax is run
     directly, any other by /bin/sh; a list contains the program and its arguments. Without one, tasks with the runtime
     tensorflow run the entrypoint of their image."""
+    container: DnsLabel = ""
+    """Name of the container that runs the command. Default: the runtime, with plain main."""
     idle: bool | None = None
     """With tensorflow: run an idle TensorFlow server, for a notebook or another client, in every task that belongs to
-    the TensorFlow cluster and has no command."""
+    the TensorFlow cluster and has no command. false: tasks without a command run the entrypoint of their image."""
     roles: dict[RoleName, Role] = {}
     """Roles by name (lower-case letters and digits). At least one has a task."""
     env: dict[Variable, Value] = {}

@@ -97,6 +97,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
             completion.has_command(job, role)
             or completion.is_ssh_server(job, name)
             or completion.is_idle_server(job, name)
+            or completion.runs_entrypoint(job, name)
         )
         if role.tasks == 0 or has_command:
             continue

@@ -85,6 +85,12 @@ def is_idle_server(job: Job, name: str) -> bool:
     return bool(_idle(job, name)) and name in commandless_roles(job)
 
 
+def runs_entrypoint(job: Job, name: str) -> bool:
+    """Return whether the tasks of the role run the entrypoint of their image, as the job says with `idle: false`."""
+    role = job.roles[name]
+    return _idle(job, name) is False and bool(role.image or job.image) and not has_command(job, role)
+
+
 def commandless_roles(job: Job) -> tuple[str, ...]:
     """Return the roles of TensorFlow's cluster without a command: each runs idle servers, or the entrypoint of its
     image."""
@@ -133,7 +139,7 @@ def has_command(job: Job, role: Role) -> bool:
 
 
 def _has_command_in_pod(job: Job, role: Role) -> bool:
-    return any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
+    return any(_has_command(pod, pods.container_name(job, role)) for pod in (job.pod, role.pod))
 
 
 def _has_command(pod: Json, name: str) -> bool:

@@ -70,8 +70,9 @@ def restrict_to_nodes(spec: Json, nodes: Sequence[str]) -> Json:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, **required}}}
 
 
-def container_name(job: Job) -> str:
-    return "main" if job.runtime is Runtime.PLAIN else str(job.runtime)
+def container_name(job: Job, role: Role) -> str:
+    default = "main" if job.runtime is Runtime.PLAIN else str(job.runtime)
+    return role.container or job.container or default
 
 
 def image_of(job: Job, role: Role) -> str:
@@ -116,7 +117,7 @@ def _container(job: Job, role: Role, share: Share | None, *, has_own_mounts: boo
     port, command = port_of(job, role), command_of(job, role)
     variables = {**_secrets(job), **job.variables, **role.env}
     container: Json = {
-        "name": container_name(job),
+        "name": container_name(job, role),
         "image": image_of(job, role),
         "command": [] if command is None else commands.container_arguments(command, variables),
         "ports": [] if port is None else [{"containerPort": port}],
