@@ -32,10 +32,9 @@ def convert(draft: Draft) -> None:
 
 
 def _put_rules(draft: Draft, job: Job) -> None:
-    fields = {"task": job_rules.task_fields(job)}
-    if job.limits_pods:
-        fields["parallelism"] = job.parallelism
-    draft.framework_role(ROLE, fields)
+    fields = job_rules.role_fields(job)
+    if fields:
+        draft.framework_role(ROLE, fields)
     rules = [
         *({**failing.rule, "taskRoles": [ROLE]} for failing in job_rules.failing_rules(job)),
         *({**rule, "taskRoles": [ROLE]} for rule in job_rules.succeeding_rules(job)),

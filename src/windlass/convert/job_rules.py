@@ -32,7 +32,9 @@ _TYPES: dict[str, tuple[str, ...]] = {
 }
 """Attributes of the failure by action of podFailurePolicy."""
 
-WORK_QUEUE = "without completions, a failed pod is replaced even if another one has succeeded; the original replaces none then"
+WORK_QUEUE = (
+    "without completions, a failed pod is replaced even if another one has succeeded, unlike in the original"
+)
 
 
 POD = "{pod}"
@@ -50,13 +52,17 @@ class FailingRule(msgspec.Struct, frozen=True):
 # Rules of the Framework
 
 
-def task_fields(job: Job) -> Json:
-    """Return retry policy and failure classes of the tasks."""
-    per_index = job.spec.backoff_limit_per_index
+def _task_fields(job: Job) -> Json:
+    """Return retry policy and failure classes of the tasks; empty if a failed task is not replaced."""
+    limit = job.spec.backoff_limit_per_index
+    if limit is None:
+        limit = RETRY_IF_FAILED if job.backoff_limit else 0
+    if limit == 0 and not job.failure_rules:
+        return {}
     fields: Json = {
         "retryPolicy": {
             "fancyRetryPolicy": bool(job.failure_rules),
-            "maxRetryCount": RETRY_IF_FAILED if per_index is None else per_index,
+            "maxRetryCount": limit,
             "maxTransientRetryCount": None,
             "retryBackoff": dict(_BACKOFF),
         }
@@ -94,6 +100,13 @@ def _patterns(exit_codes: ExitCodes) -> Iterator[Json]:
         ranges.append({"min": starts[-1]})
     for each in ranges:
         yield {"containers": [{**named, "codeRange": each}]}
+
+
+def role_fields(job: Job) -> Json:
+    """Return the fields of the task role that the job file does not have."""
+    task = _task_fields(job)
+    fields: Json = {"task": task} if task else {}
+    return {**fields, "parallelism": job.parallelism} if job.limits_pods else fields
 
 
 def failing_rules(job: Job) -> Iterator[FailingRule]:

@@ -60,10 +60,7 @@ def _put_role(draft: Draft, jobset: JobSet, each: ReplicatedJob) -> None:
     draft.put((*role, "completion"), {"minFailedTaskCount": -1, "minSucceededTaskCount": -1})
     template = _pod_template(jobset, each)
     pod_templates.put_template(draft, each.role, template, (*each.job.keys, "template"))
-    fields: Json = {"task": job_rules.task_fields(each.job)}
-    if each.job.limits_pods and each.replicas == 1:
-        fields["parallelism"] = each.job.parallelism
-    elif each.job.limits_pods:
+    if each.job.limits_pods and each.replicas > 1:
         draft.refuse(
             (*each.job.keys, "parallelism"),
             "smaller than completions, in a replicated job with several replicas: split it into replicated jobs with "
@@ -75,7 +72,9 @@ def _put_role(draft: Draft, jobset: JobSet, each: ReplicatedJob) -> None:
         _put_deadline(draft, jobset, each)
     if each.job.spec.scheduling:
         training_operator.put_scheduling_policy(draft, each.job.spec.scheduling)
-    draft.framework_role(each.role, fields)
+    fields = job_rules.role_fields(each.job)
+    if fields:
+        draft.framework_role(each.role, fields)
 
 
 def _put_deadline(draft: Draft, jobset: JobSet, each: ReplicatedJob) -> None:

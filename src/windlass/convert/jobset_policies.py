@@ -7,7 +7,7 @@ failurePolicy: a restart that counts, one that does not, or none.
 import itertools
 from collections.abc import Iterator, Sequence
 
-from windlass.convert import job_rules, job_spec
+from windlass.convert import job_rules
 from windlass.convert.conversion import Draft, Keys
 from windlass.convert.job_rules import FailingRule
 from windlass.convert.jobset_spec import JobSet, ReplicatedJob, SuccessPolicy
