@@ -152,6 +152,10 @@ class Draft:
         """Report a field or value that cannot be converted, and what to do."""
         self._notes.append(FieldNote(NoteKind.REFUSED, origin, advice))
 
+    @property
+    def is_refused(self) -> bool:
+        return any(note.kind is NoteKind.REFUSED for note in self._notes)
+
     def annotate(self, key: str, value: str) -> None:
         self.document["annotations"][key] = value
 

@@ -15,9 +15,9 @@ from windlass.wire.yaml.text import Position
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds. Imported on demand, because most files have none of them."""
-    from windlass.convert import job, jobset, tfjob
+    from windlass.convert import job, jobset, tfjob, training_jobs
 
-    return (*tfjob.KINDS, *jobset.KINDS, *job.KINDS)
+    return (*tfjob.KINDS, *training_jobs.KINDS, *jobset.KINDS, *job.KINDS)
 
 
 def kind_of(node: tree.Node) -> Kind | None:

@@ -4,6 +4,7 @@ With a chief or master, its success is that of the job. Otherwise the job succee
 workers do, unless `successPolicy` is AllWorkers. Any failed pod that is not restarted fails the job.
 """
 
+from windlass.convert import training_environment as environment
 from windlass.convert import training_operator
 from windlass.convert.conversion import Draft
 from windlass.convert.fields import Kind
@@ -39,6 +40,7 @@ def convert(draft: Draft) -> None:
     policy = draft.get("successPolicy")
     if policy not in (None, "", "AllWorkers"):
         draft.refuse(("spec", "successPolicy"), f"found {policy}, expected AllWorkers, or no successPolicy")
+    environment.put_tf_config(draft, replicas, is_dynamic=dynamic)
     if chiefs or worker is None:
         return
     if policy == "AllWorkers":

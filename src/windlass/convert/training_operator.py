@@ -41,7 +41,8 @@ class ReplicaKind(msgspec.Struct, frozen=True):
     port: int
     restart_policy: str
     """Default of the replicas."""
-    has_services: bool = True
+    replaces_failed_pods: bool = True
+    """Whether a pod that has failed as a whole is replaced with OnFailure and Always."""
 
     def fields(self, *mapped: str) -> Fields:
         """Return the fields of the kind: those that all kinds have, and `mapped`."""
@@ -116,18 +117,16 @@ def _put_role(draft: Draft, kind: ReplicaKind, replica_type: str, spec: Json, ke
     restart_policy = spec.get("restartPolicy") or kind.restart_policy
     replicas = Replicas(replica_type, role, count, restart_policy, port, keys)
     _put_host_names(draft, replicas, main, kind)
-    _put_restart_policy(draft, replicas)
+    _put_restart_policy(draft, replicas, replaces=kind.replaces_failed_pods or restart_policy == EXIT_CODE)
     return replicas
 
 
-def host_name(draft: Draft, replicas: Replicas, index: int) -> str:
+def host_name(draft: Draft, replicas: Replicas, index: int | str) -> str:
     """Return the name of the Service and the pod of a replica."""
     return f"{draft.name}-{replicas.type.lower()}-{index}"
 
 
 def _put_host_names(draft: Draft, replicas: Replicas, main: Json, kind: ReplicaKind) -> None:
-    if not kind.has_services:
-        return
     ports = {
         str(port.get("name") or f"port-{port['containerPort']}"): int(port["containerPort"])
         for port in main.get("ports") or ()
@@ -142,7 +141,7 @@ def _put_host_names(draft: Draft, replicas: Replicas, main: Json, kind: ReplicaK
 # Restart policies
 
 
-def _put_restart_policy(draft: Draft, replicas: Replicas) -> None:
+def _put_restart_policy(draft: Draft, replicas: Replicas, *, replaces: bool) -> None:
     policy, keys = replicas.restart_policy, (*replicas.keys, "restartPolicy")
     if policy not in (*_RESTARTING, NEVER):
         draft.refuse(keys, f"found {policy}, expected Always, ExitCode, Never or OnFailure")
@@ -153,7 +152,7 @@ def _put_restart_policy(draft: Draft, replicas: Replicas) -> None:
     draft.merge((*pod, "spec"), {"restartPolicy": pod_policy})
     draft.map_origin((*pod, "spec", "restartPolicy"), keys)
     task: Json = {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0}}
-    if policy in _RESTARTING and backoff_limit != 0:
+    if policy in _RESTARTING and replaces and backoff_limit != 0:
         # A pod that has failed as a whole is replaced, however often.
         task = {
             "retryPolicy": {
