@@ -129,12 +129,21 @@ def _failing_rules(draft: Draft, jobset: JobSet) -> list[Json]:
     for each in jobset.jobs:
         for failing in job_rules.failing_rules(each.job):
             at, action = _action(draft, jobset, each, failing)
-            for name, selected in each.selections():
+            for name, selected in _selections(each, failing.rule):
                 rule = {**failing.rule, **selected, "name": f"{name}: {failing.rule['name']}"}
                 if jobset.spec.failure_policy is not None:
                     rule["type"] = {"attributes": list(_TYPES.get(action, ()))}
                 found.append((job_rules.REASONS.index(failing.reason), at, rule))
     return [rule for _, _, rule in sorted(found, key=lambda item: item[:2])]
+
+
+def _selections(each: ReplicatedJob, rule: Json) -> Iterator[tuple[str, Json]]:
+    """Yield what a rule is about: each Job, or all of them at once if the first failure in any of them meets it."""
+    limits = ("minFailedAttemptCount", "minContainerRestartCount", "minFailedTaskCount")
+    if not rule.get("afterAll") and any(rule.get(limit) == 1 for limit in limits):
+        yield each.name, {"taskRoles": [each.role]}
+    else:
+        yield from each.selections()
 
 
 def _action(draft: Draft, jobset: JobSet, each: ReplicatedJob, failing: FailingRule) -> tuple[int, str]:
