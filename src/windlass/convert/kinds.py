@@ -15,9 +15,23 @@ from windlass.wire.yaml.text import Position
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds. Imported on demand, because most files have none of them."""
-    from windlass.convert import job, jobset, tfjob, training_jobs
+    from windlass.convert import (
+        job,
+        jobset,
+        mpijob,
+        tfjob,
+        training_jobs,
+        volcano,
+    )
 
-    return (*tfjob.KINDS, *training_jobs.KINDS, *jobset.KINDS, *job.KINDS)
+    return (
+        *tfjob.KINDS,
+        *training_jobs.KINDS,
+        *mpijob.KINDS,
+        *volcano.KINDS,
+        *jobset.KINDS,
+        *job.KINDS,
+    )
 
 
 def kind_of(node: tree.Node) -> Kind | None:
