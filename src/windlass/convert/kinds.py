@@ -16,6 +16,8 @@ from windlass.wire.yaml.text import Position
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds. Imported on demand, because most files have none of them."""
     from windlass.convert import (
+        job,
+        jobset,
         mpijob,
         tfjob,
         training_jobs,
@@ -27,6 +29,8 @@ def kinds() -> tuple[Kind, ...]:
         *training_jobs.KINDS,
         *mpijob.KINDS,
         *volcano.KINDS,
+        *jobset.KINDS,
+        *job.KINDS,
     )
 
 
