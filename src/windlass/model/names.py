@@ -12,6 +12,8 @@ DEFAULT_NAMESPACE = "default"
 DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
 """Without hyphens, so that `{framework}-{role}-{index}` is unambiguous and `FB_{ROLE}_IPS` a valid shell name."""
+TASK_PATTERN = "^[a-z0-9]{1,63}-(0|[1-9][0-9]{0,4})$"
+"""A task as {role}-{index}."""
 
 HOSTNAME_LIMIT = 63
 """Longer pod names are truncated in the hostname."""

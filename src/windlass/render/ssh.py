@@ -97,7 +97,7 @@ def with_ssh(template: Json, job: Job, role: str) -> Json:
             "volumes": [*_volumes(job.name), *(spec.get("volumes") or ())],
         },
     }
-    slots = job.roles[role].slots
+    slots = job.roles[role].slots or job.roles[role].processes_per_task or job.processes_per_task
     if slots is None:
         return changed
     metadata = template.get("metadata") or {}

@@ -31,12 +31,26 @@ _NEVER = -1
 
 
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
-    leader_names = leaders(job)
+    leader_names = leaders(job) if job.completion is None else ()
     are_counted = has_non_leaders(job) or bool(job.elastic_ranges)
     return {
         name: role.completion or _policy(name, role, is_counted=name in leader_names and are_counted)
         for name, role in job.roles.items()
     }
+
+
+def job_completion(job: Job) -> Json:
+    """Return the field of the Framework for a job whose success is that of one task."""
+    if job.completion is None:
+        return {}
+    role, _, index = job.completion.task.rpartition("-")
+    rule = {
+        "name": f"{job.completion.task} succeeded",
+        "taskRoles": [role],
+        "taskIndexes": index,
+        "minSucceededTaskCount": 1,
+    }
+    return {"completionPolicies": [rule]}
 
 
 def leaders(job: Job) -> tuple[str, ...]:
