@@ -68,9 +68,12 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     skipped: tuple[int, ...] = ()
     """The steps whose pod did not run."""
 
+    replaced: int = 0
+    """Number of pods that replace one that did not succeed."""
+
     @property
-    def total_created(self) -> int:
-        return sum(self.created.values())
+    def has_retries(self) -> bool:
+        return bool(self.restarts or self.replaced)
 
 
 class Played(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.operator import Operator
 from windlass.kubeapi import requests, resources
 from windlass.kubeapi.access import Access
-from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.errors import AlreadyExistsError, NotFoundError
 from windlass.kubeapi.resources import Resource
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -125,7 +125,8 @@ async def controller(transport: Transport, access: Access) -> AsyncIterator[None
     """Define the kinds of Windlass and run its controller."""
     for definition in manifests.definitions(has_records=True):
         body = msgspec.json.encode(definition)
-        await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
+        with contextlib.suppress(AlreadyExistsError):
+            await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
         await _until_served(transport, definition)
     stopping = asyncio.Event()
     settings = Settings(leader_election=False, metrics_address=OFF)

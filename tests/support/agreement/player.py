@@ -11,13 +11,13 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case, Happening, Outcome, Step
-from agreement.hollow import Hollow, Namespace, is_ended, is_restarted, is_running, restarts_of
+from agreement.hollow import Hollow, Namespace, is_ended, is_restarted, is_running, phase_of, restarts_of
 from agreement.subjects import Identity, Subject
 from windlass.kubeapi import requests
 from windlass.kubeapi.resources import NAMESPACES
 from windlass.model.base import Json
 
-LIMIT: Final = 40.0
+LIMIT: Final = 120.0
 """Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
 ROUNDS: Final = 12
 """Rounds in which all running pods succeed. A role whose pods are created one after the other needs one for each."""
@@ -170,7 +170,17 @@ class Player:
                 f"{slots[uid][0]}-{slots[uid][1]}": environment(pod, self._name) for uid, pod in seen.items()
             },
             skipped=skipped,
+            replaced=self._replaced(),
         )
+
+    def _replaced(self) -> int:
+        latest: dict[Identity, Json] = {}
+        count = 0
+        for uid, pod in self._namespace.pods_seen.items():
+            before = latest.get(self._slots[uid])
+            count += before is not None and phase_of(before) != "Succeeded"
+            latest[self._slots[uid]] = pod
+        return count
 
 
 def environment(pod: Json, namespace: str) -> dict[str, str]:

@@ -8,6 +8,8 @@ Writes one JSON line per case.
 import argparse
 import asyncio
 import contextlib
+import functools
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agreement import converted, generate, originals, subjects
+from agreement import comparison, converted, generate, originals, subjects
 from agreement.cases import Case, Outcome
 from agreement.hollow import Hollow
 from agreement.player import NotSettledError, Player, Submit
@@ -44,6 +46,13 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     converted: Outcome | None = None
     errors: tuple[str, ...] = ()
 
+    @property
+    def differences(self) -> list[str]:
+        """Return what does not agree, or could not be played. Empty if one side was not played."""
+        if self.original is None or self.converted is None:
+            return list(self.errors)
+        return [str(each) for each in comparison.unexpected(self.case, self.original, self.converted)]
+
 
 def original_submit(hollow: Hollow, subject: Subject, case: Case) -> Submit:
     async def submit(namespace: str) -> None:
@@ -54,15 +63,20 @@ def original_submit(hollow: Hollow, subject: Subject, case: Case) -> Submit:
     return submit
 
 
+def _new_name(case: Case) -> str:
+    """Return the name of a new namespace."""
+    return f"{case.name}-{secrets.token_hex(4)}"
+
+
 async def play_original(hollow: Hollow, case: Case, quiet: float = QUIET) -> Outcome:
     subject = subjects.ORIGINALS[case.kind]()
-    player = Player(hollow, subject, f"{case.name}-original", case.job["metadata"]["name"], quiet)
+    player = Player(hollow, subject, _new_name(case), case.job["metadata"]["name"], quiet)
     return await player.play(case, original_submit(hollow, subject, case))
 
 
 async def play_converted(hollow: Hollow, case: Case, quiet: float = QUIET) -> Outcome:
     subject = converted.WindlassSubject(case)
-    player = Player(hollow, subject, f"{case.name}-windlass", case.job["metadata"]["name"], quiet)
+    player = Player(hollow, subject, _new_name(case), case.job["metadata"]["name"], quiet)
     return await player.play(case, converted.submit_converted(hollow, case))
 
 
@@ -80,7 +94,10 @@ async def hollow_cluster(kubeconfig: Path, watched: Iterable[Resource]) -> Async
 
 
 Play = Callable[[Hollow, Case], Coroutine[Any, Any, Outcome]]
-PLAYS: Final[dict[str, Play]] = {ORIGINAL: play_original, CONVERTED: play_converted}
+PLAYS: Final[dict[str, Callable[..., Coroutine[Any, Any, Outcome]]]] = {
+    ORIGINAL: play_original,
+    CONVERTED: play_converted,
+}
 
 
 async def play_all(hollow: Hollow, cases: list[Case], plays: Mapping[str, Play]) -> list[Result]:
@@ -107,9 +124,11 @@ async def play_all(hollow: Hollow, cases: list[Case], plays: Mapping[str, Play])
     return await asyncio.gather(*(played(case) for case in cases))
 
 
-async def run(kubeconfig: Path, cases: list[Case], sides: Collection[str]) -> list[Result]:
+async def run(
+    kubeconfig: Path, cases: list[Case], sides: Collection[str] = tuple(PLAYS), quiet: float = QUIET
+) -> list[Result]:
     watched = {subjects.ORIGINALS[case.kind]().resource for case in cases} | {JOBS}
-    plays = {name: play for name, play in PLAYS.items() if name in sides}
+    plays = {name: functools.partial(play, quiet=quiet) for name, play in PLAYS.items() if name in sides}
     async with contextlib.AsyncExitStack() as stack:
         if CONVERTED in sides:
             found = await access.load(kubeconfig=str(kubeconfig))
@@ -120,24 +139,6 @@ async def run(kubeconfig: Path, cases: list[Case], sides: Collection[str]) -> li
         return await play_all(hollow, cases, plays)
 
 
-def differences(original: Outcome, other: Outcome) -> list[str]:
-    """Return what does not agree. Windlass may set more variables than the original, and give pods more."""
-    found = [
-        f"{name}: {getattr(original, name)} != {getattr(other, name)}"
-        for name in ("verdict", "created", "left", "restarts", "skipped")
-        if getattr(original, name) != getattr(other, name)
-    ]
-    for pod, variables in original.environment.items():
-        others = other.environment.get(pod)
-        if others is not None:
-            found += [
-                f"{pod} {name}: {value!r} != {others.get(name)!r}"
-                for name, value in variables.items()
-                if others.get(name) != value
-            ]
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kind", action="append", choices=tuple(generate.GENERATORS), required=True)
@@ -145,6 +146,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", action="append", default=[], help="only these cases")
     parser.add_argument("--side", action="append", choices=(ORIGINAL, CONVERTED), help="default: both")
+    parser.add_argument("--kubeconfig", type=Path, help="a server with the operators (default: start one)")
+    parser.add_argument("--quiet", type=float, default=QUIET, help="seconds without a change after each step")
     parser.add_argument("--results", type=Path, required=True)
     arguments = parser.parse_args()
     cases = [
@@ -153,11 +156,12 @@ def main() -> None:
         for case in generate.cases(kind, arguments.count, arguments.seed)
         if not arguments.case or case.name in arguments.case
     ]
-    with originals.served(arguments.kind) as api:
-        results = asyncio.run(run(api.kubeconfig, cases, arguments.side or tuple(PLAYS)))
+    with contextlib.ExitStack() as stack:
+        named = arguments.kubeconfig or stack.enter_context(originals.served(arguments.kind)).kubeconfig
+        results = asyncio.run(run(named, cases, arguments.side or tuple(PLAYS), arguments.quiet))
     arguments.results.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in results))
     for each in results:
-        if each.original and each.converted and (found := differences(each.original, each.converted)):
+        if found := each.differences:
             print(each.case.name, " ".join(map(str, each.case.steps)), *found, sep="\n    ")
 
 

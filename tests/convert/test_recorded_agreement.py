@@ -1,0 +1,48 @@
+"""Converted jobs end like the originals in the recorded cases, which ran under the original operators."""
+
+import asyncio
+
+import in_process_cluster
+import pytest
+from agreement.cases import Case, Outcome
+
+from agreement import comparison, converted, generate, recorded, run
+
+QUIET = 0.3
+CASES_FOR_COVERAGE = 200
+
+
+@pytest.mark.parametrize("kind", tuple(generate.GENERATORS))
+def test_converted_jobs_end_as_recorded(kind: str) -> None:
+    cases = recorded.read(kind)
+
+    async def play() -> list[run.Result]:
+        watched = [converted.WindlassSubject.resource]
+        async with run.hollow_cluster(cluster.kubeconfig, watched) as hollow:
+
+            async def played(found: run.Hollow, case: Case) -> Outcome:
+                return await run.play_converted(found, case, QUIET)
+
+            return await run.play_all(hollow, [each.case for each in cases], {run.CONVERTED: played})
+
+    with in_process_cluster.opened(label="nobody") as cluster:
+        results = asyncio.run(play())
+    found = {
+        each.case.name: list(result.errors)
+        if result.converted is None
+        else [str(each) for each in comparison.unexpected(each.case, each.outcome, result.converted)]
+        for each, result in zip(cases, results, strict=True)
+    }
+    assert len(cases) == recorded.COUNT
+    assert {name: differences for name, differences in found.items() if differences} == {}
+
+
+@pytest.mark.parametrize("kind", tuple(generate.GENERATORS))
+def test_generated_cases_cover_every_feature(kind: str) -> None:
+    covered = generate.coverage(kind, generate.cases(kind, CASES_FOR_COVERAGE))
+    assert {feature: count for feature, count in covered.items() if count < 3} == {}
+
+
+def test_generator_repeats_cases_for_a_seed() -> None:
+    assert generate.cases("TFJob", 5, seed=7) == generate.cases("TFJob", 5, seed=7)
+    assert generate.cases("TFJob", 5, seed=7) != generate.cases("TFJob", 5, seed=8)

@@ -1,0 +1,67 @@
+"""Compares the outcomes of a case, and lists the differences that are intended, with their reasons.
+
+docs/convert.md has the list as a table.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from agreement.cases import Case, Outcome
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A part of the outcomes that differs."""
+
+    part: str
+    """Field of the Outcome, e.g. created."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.text}"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """An intended difference."""
+
+    kinds: tuple[str, ...]
+    parts: tuple[str, ...]
+    what: str
+    reason: str
+    applies: Callable[[Case, Outcome, Outcome], bool]
+    """Return whether the difference is expected in this case: case, outcome of the original, and that of Windlass."""
+
+    def excuses(self, case: Case, original: Outcome, other: Outcome, found: Difference) -> bool:
+        return case.kind in self.kinds and found.part in self.parts and self.applies(case, original, other)
+
+
+RULES: Final[tuple[Rule, ...]] = ()
+
+
+def differences(original: Outcome, other: Outcome) -> list[Difference]:
+    """Return what does not agree. Windlass may set more variables than the original."""
+    found = [
+        Difference(part, f"{getattr(original, part)} became {getattr(other, part)}")
+        for part in ("verdict", "created", "left", "restarts", "skipped")
+        if getattr(original, part) != getattr(other, part)
+    ]
+    for pod, variables in original.environment.items():
+        others = other.environment.get(pod, {})
+        found += [
+            Difference("environment", f"{pod} {name}={value!r} became {others.get(name)!r}")
+            for name, value in variables.items()
+            if pod in other.environment and others.get(name) != value
+        ]
+    return found
+
+
+def unexpected(
+    case: Case, original: Outcome, other: Outcome, rules: Sequence[Rule] = RULES
+) -> list[Difference]:
+    """Return the differences that no rule excuses."""
+    return [
+        each
+        for each in differences(original, other)
+        if not any(rule.excuses(case, original, other, each) for rule in rules)
+    ]
