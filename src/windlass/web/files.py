@@ -177,12 +177,13 @@ def _timeline(found: Plan, start: datetime) -> TimelineAnswer:
                 "",
                 ms(each.created),
                 None,
+                None,
+                None,
                 ms(each.started),
                 ms(each.finished),
                 each.outcome.value,
                 each.code,
                 each.failure_class,
-                None,
                 None,
             )
             for each in bars

@@ -218,12 +218,13 @@ BAR_COLUMNS = (
     "node",
     "created",
     "scheduled",
+    "pulling",
+    "pulled",
     "started",
     "finished",
     "outcome",
     "exitCode",
     "class",
-    "pulled",
     "ending",
 )
 
