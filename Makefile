@@ -20,7 +20,8 @@ help: ## List the targets
 # Environments: for tests, for the examples (gigabytes), and with TensorFlow only, so that the demo starts sooner.
 # `.venv-ui` has Playwright.
 # The stamp file `installed` is newer than pyproject.toml once the environment is up to date.
-# With LOCKED=1, as in CI, the test environment has exactly the versions of requirements/ci.txt.
+# With LOCKED=1, as in CI, the test environment has exactly the versions of requirements/ci.txt: pip resolves nothing,
+# because it would compare newer versions of dependencies with extras, whose hashes are not listed.
 $(VENV)/installed: LOCK := requirements/ci.txt
 $(VENV)/installed: EXTRAS := dev
 $(VENV)/installed: $(if $(LOCKED),requirements/ci.txt)
@@ -31,9 +32,10 @@ $(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed $(UI)/installed: pypro
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing Windlass with $(EXTRAS) into $(@D), which takes a minute or two, once."
-	@$(if $(LOCKED),$(if $(LOCK),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)))
+	@$(if $(LOCKED),$(if $(LOCK),$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement $(LOCK)))
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
 	    $(if $(LOCKED),$(if $(LOCK),--no-build-isolation --no-deps)) --editable '.[$(EXTRAS)]'
+	@$(if $(LOCKED),$(if $(LOCK),$(@D)/bin/python -m pip check))
 	@touch $@
 
 # Implementations of MPI from the package index. Each needs a folder of its own, because their programs have the same names.
