@@ -263,10 +263,9 @@ def test_timeline_shows_when_images_were_pulled(
     place.submit(jobs.framework("digits", jobs.role(life=jobs.PENDING)))
 
     def knows_its_pod() -> bool:
-        roles = ((place.framework("digits").get("status") or {}).get("attemptStatus") or {}).get(
-            "taskRoleStatuses"
-        )
-        return bool(roles) and roles[0]["taskStatuses"][0]["attemptStatus"].get("podUID") is not None
+        attempt = (place.framework("digits").get("status") or {}).get("attemptStatus") or {}
+        roles = attempt.get("taskRoleStatuses") or []
+        return any(role["taskStatuses"][0]["attemptStatus"].get("podUID") for role in roles)
 
     place.wait_for("the task to know its pod", knows_its_pod)
     (pod,) = place.pods().values()

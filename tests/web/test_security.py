@@ -282,7 +282,8 @@ def test_number_of_watched_namespaces_of_a_viewer_is_limited(
 def test_cancelled_simulation_counts_until_its_thread_ends(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started, may_end, running = threading.Semaphore(0), threading.Event(), []
+    started, may_end = threading.Semaphore(0), threading.Event()
+    running: list[None] = []
 
     def slow(*_: object) -> None:
         running.append(None)
