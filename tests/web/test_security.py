@@ -5,14 +5,17 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import dashboards
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from dashboards import Answer, Browser, Dashboard
 from operated import jobs
 from scripted_cluster import Place
 
-from windlass.web import files, server, sessions
+from windlass.web import files, page, server, sessions
 from windlass.web.schema import Mode
 from windlass.web.server import CSRF_HEADER
 
@@ -224,6 +227,13 @@ def test_path_outside_of_the_page_is_not_served(browser: Browser) -> None:
         "/assets/../../server.py",
     ):
         assert b"class Server" not in browser.get(path).data
+
+
+def test_page_that_is_not_built_says_how_to_build_it(tmp_path: Path) -> None:
+    answer = asyncio.run(page.serve(make_mocked_request("GET", "/"), tmp_path))
+    assert isinstance(answer, web.Response)
+    assert answer.status == 200
+    assert "run `make ui`" in str(answer.text)
 
 
 def test_too_large_request_is_rejected(browser: Browser) -> None:

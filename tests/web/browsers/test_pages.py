@@ -3,7 +3,9 @@
 The tests of all its functions are in tests/ui.
 """
 
+import gzip
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +18,12 @@ from dashboards import Dashboard
 from operated import jobs
 from scripted_cluster import Place
 
+from windlass.web.page import STATIC
 from windlass.web.schema import Mode
 
 pytestmark = pytest.mark.smoke
+MAX_BYTES = 200_000
+"""Size of the compressed page."""
 HOSTILE = "<img src=x onerror=\"document.title='attacked'\"><script>document.title='attacked'</script>"
 
 
@@ -38,6 +43,19 @@ def running(place: Place) -> Place:
     place.submit(jobs.framework("digits", jobs.role(tasks=2, life=jobs.FOREVER)))
     place.wait_for_running("digits", 2)
     return place
+
+
+CHOOSE_OTHER = """
+    (() => {
+        const labels = [...document.querySelectorAll("main label")];
+        const list = labels.find((each) => each.textContent.startsWith("Namespace"));
+        const select = list?.querySelector("select");
+        if (!select) return true;
+        select.value = "…";
+        select.dispatchEvent(new Event("change", {bubbles: true}));
+        return true;
+    })()
+"""
 
 
 def row(job: str) -> str:
@@ -132,13 +150,46 @@ def test_file_is_checked_and_simulated(logged_in: Page, dashboard: Dashboard) ->
 def test_viewer_logs_in_with_a_token(page: Page, running: Place) -> None:
     token = dashboards.token_of_viewer(running, "get", "list", "watch")
     with dashboards.serving(running, Mode.TOKEN) as dashboard:
-        page.open(f"http://127.0.0.1:{dashboard.server.port}/#/jobs?ns={running.name}")
+        page.open(f"http://127.0.0.1:{dashboard.server.port}/#/jobs")
         page.type("input", token)
         click_button(page, "Log in")
         until_row(page, "digits", "Running")
         found: list[Any] = page.ask("[document.cookie, location.href, JSON.stringify(localStorage)]")
         assert not any(token in each or "session" in each for each in found)
+        # Its own namespace, although it may not list namespaces.
+        page.until(
+            "another namespace", f"{CHOOSE_OTHER} && document.querySelector('main input[type=text]') !== null"
+        )
+        page.type("main input[type=text]", "default")
+        page.ask("document.activeElement.blur()")
+        page.until_shown("denied access")
+        assert page.ask(f"{row('digits')} === null")
         click_button(page, "Log out")
         page.until(
             "the form", "document.querySelector('input') !== null && document.querySelector('tr') === null"
         )
+
+
+def test_rows_disappear_when_the_permission_is_withdrawn(
+    page: Page, running: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.web.calls.PING_SECONDS", 0.1)
+    monkeypatch.setattr("windlass.web.viewers.RECHECK_SECONDS", 0.1)
+    token = dashboards.token_of_viewer(running, "get", "list", "watch")
+    with dashboards.serving(running, Mode.TOKEN) as dashboard:
+        page.open(f"http://127.0.0.1:{dashboard.server.port}/#/jobs")
+        page.type("input", token)
+        click_button(page, "Log in")
+        until_row(page, "digits", "Running")
+        base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{running.name}"
+        running.client.delete(f"{base}/rolebindings/viewer").expect(200)
+        page.until_shown("denied access")
+        page.until("the row to disappear", f"{row('digits')} === null")
+
+
+def test_page_is_small_and_loads_nothing_from_elsewhere() -> None:
+    found = [each for each in STATIC.rglob("*") if each.is_file()]
+    assert sum(len(gzip.compress(each.read_bytes())) for each in found) <= MAX_BYTES
+    index = (STATIC / "index.html").read_text()
+    assert re.findall(r'(?:src|href)="([^"]*)"', index)
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', index)
