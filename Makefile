@@ -74,7 +74,7 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
 	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
-	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui --ignore tests/web/browsers
+	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui --ignore tests/agreement --ignore tests/web/browsers
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
@@ -104,6 +104,10 @@ test-api: $(VENV)/installed ## Run the conformance and operator tests on a real 
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.group_by_server \
 	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
 	    tests/controller/leader/test_lease_on_server.py tests/bench/test_load_on_a_server.py
+
+.PHONY: test-convert
+test-convert: $(VENV)/installed ## Run generated jobs under the original operators and under Windlass, and compare (AGREEMENT_CASES=n)
+	$(BIN)/python -m pytest tests/agreement
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Run the tests on a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`

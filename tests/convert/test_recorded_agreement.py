@@ -12,7 +12,7 @@ QUIET = 0.3
 CASES_FOR_COVERAGE = 200
 
 
-@pytest.mark.parametrize("kind", tuple(generate.GENERATORS))
+@pytest.mark.parametrize("kind", recorded.kinds())
 def test_converted_jobs_end_as_recorded(kind: str) -> None:
     cases = recorded.read(kind)
 

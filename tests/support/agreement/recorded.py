@@ -9,11 +9,17 @@ from typing import Final
 
 import msgspec
 
+from agreement import generate
 from agreement.cases import Case, Played
 
 FOLDER: Final = Path(__file__).parents[2] / "convert" / "recorded"
 COUNT: Final = 20
 """Recorded cases per kind. They are chosen so that they have as many features as possible."""
+
+
+def kinds() -> list[str]:
+    """Return the kinds with recorded cases."""
+    return [kind for kind in generate.GENERATORS if _file(kind).exists()]
 
 
 def read(kind: str) -> list[Played]:
