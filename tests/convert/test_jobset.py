@@ -393,30 +393,33 @@ def test_node_selector_strategy_selects_the_nodes_of_the_job() -> None:
 # Services and claims
 
 
-@pytest.mark.parametrize(
-    ("network", "name", "is_ready_only"),
-    [
-        ("", "digits", False),
-        ("network: {subdomain: peers}", "peers", False),
-        ("network: {publishNotReadyAddresses: false}", "digits", True),
-    ],
-)
-def test_headless_service_resolves_host_names(network: str, name: str, is_ready_only: bool) -> None:
+def test_host_names_resolve_by_the_service_that_every_job_has() -> None:
+    text = jobset(LEADER)
+    assert convert(text).objects == ()
+    assert pod_of(text, "leader", 0)["spec"]["subdomain"] == "digits"
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+def test_other_subdomain_has_a_service(is_published: bool) -> None:
+    network = f"network: {{subdomain: peers, publishNotReadyAddresses: {str(is_published).lower()}}}"
     text = jobset(LEADER, spec=network)
     (service,) = convert(text).objects
-    assert service["metadata"] == {"name": name, "labels": {"windlass.dev/job": "digits"}}
+    assert service["metadata"] == {"name": "peers", "labels": {"windlass.dev/job": "digits"}}
     assert service["spec"] == {
         "clusterIP": "None",
-        "publishNotReadyAddresses": not is_ready_only,
+        "publishNotReadyAddresses": is_published,
         "selector": {"jobset.sigs.k8s.io/jobset-name": "digits"},
     }
-    assert pod_of(text, "leader", 0)["spec"]["subdomain"] == name
+    assert pod_of(text, "leader", 0)["spec"]["subdomain"] == "peers"
 
 
-def test_without_dns_host_names_there_is_no_service() -> None:
-    text = jobset(LEADER, spec="network: {enableDNSHostnames: false}")
-    assert convert(text).objects == ()
-    assert "subdomain" not in pod_of(text, "leader", 0)["spec"]
+@pytest.mark.parametrize("field", ["enableDNSHostnames", "publishNotReadyAddresses"])
+def test_host_names_cannot_be_switched_off(field: str) -> None:
+    conversion = convert(jobset(LEADER, spec=f"network: {{{field}: false}}"))
+    assert conversion.objects == ()
+    assert [note.path for note in conversion.notes if note.kind is NoteKind.NO_EFFECT] == [
+        f"spec.network.{field}"
+    ]
 
 
 CLAIMS = """volumeClaimPolicies: [{retentionPolicy: {whenDeleted: Retain}, templates: [{metadata: {name: cache,
@@ -428,8 +431,7 @@ def test_claims_are_created_and_mounted_where_a_container_names_them() -> None:
     mount = {"name": "cache", "mountPath": "/cache"}
     job["template"]["spec"]["template"]["spec"]["containers"] = [{**CONTAINER, "volumeMounts": [mount]}]
     text = jobset(job, WORKERS, spec=CLAIMS.replace("\n", " "))
-    service, claim = convert(text).objects
-    assert service["kind"] == "Service"
+    (claim,) = convert(text).objects
     assert claim["metadata"] == {
         "name": "cache-digits",
         "labels": {"app": "digits", "windlass.dev/job": "digits", "jobset.sigs.k8s.io/jobset-name": "digits"},

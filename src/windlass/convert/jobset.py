@@ -182,14 +182,27 @@ def _put_service(draft: Draft, jobset: JobSet) -> None:
         )
         if not is_valid:
             draft.refuse(("spec", "coordinator"), "no indexed replicated job has this pod")
-    if jobset.has_host_names:
-        spec: Json = {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": jobset.network.publish_not_ready_addresses is not False,
-            "selector": {f"{LABELS}jobset-name": jobset.name},
-        }
-        metadata = draft.metadata_of(jobset.subdomain)
-        draft.objects.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    if not jobset.has_host_names or jobset.subdomain == jobset.name:
+        _note_own_service(draft, jobset)
+        return
+    spec: Json = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": jobset.network.publish_not_ready_addresses is not False,
+        "selector": {f"{LABELS}jobset-name": jobset.name},
+    }
+    metadata = draft.metadata_of(jobset.subdomain)
+    draft.objects.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
+
+def _note_own_service(draft: Draft, jobset: JobSet) -> None:
+    """Every job has a headless Service of its name, by which the names of its pods resolve, ready or not."""
+    job_spec.take_service(draft)
+    for field, value in (
+        ("enableDNSHostnames", jobset.network.enable_dns_hostnames),
+        ("publishNotReadyAddresses", jobset.network.publish_not_ready_addresses),
+    ):
+        if value is False:
+            draft.no_effect(("spec", "network", field), "the host names of the pods always resolve")
 
 
 def _put_claims(draft: Draft, jobset: JobSet) -> None:

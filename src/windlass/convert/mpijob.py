@@ -69,7 +69,7 @@ def convert_v2(draft: Draft) -> None:
         return
     _put_policies_v2(draft, replicas, launcher)
     is_worker = bool(draft.get("runLauncherAsWorker"))
-    training_operator.put_hostname(draft, launcher.role, f"{draft.name}-launcher")
+    draft.merge(("roles", launcher.role, "pod", "spec"), {"hostname": f"{draft.name}-launcher"})
     _put_config(draft, replicas, _hosts_v2(draft, replicas, implementation, is_worker=is_worker))
     slots = draft.get("slotsPerWorker")
     variables = {"K_MPI_JOB_ROLE": "launcher", **_VARIABLES[implementation]}

@@ -153,9 +153,10 @@ def _put_host_names(draft: Draft, replicas: Replicas, main: Json, kind: ReplicaK
 
 
 def put_hostname(draft: Draft, role: str, name: str) -> None:
-    """Set the hostname of the pods, unless the template does."""
-    spec = draft.document["roles"][role].setdefault("pod", {}).setdefault("spec", {})
-    spec.setdefault("hostname", name)
+    """Set the hostname of the pods, unless the template does: that of the original is the name of the pod."""
+    pod = pod_templates.mapping(draft.document["roles"][role].get("pod"))
+    if "hostname" not in pod_templates.mapping(pod.get("spec")):
+        draft.merge(("roles", role, "pod", "spec"), {"hostname": name})
 
 
 # Restart policies
