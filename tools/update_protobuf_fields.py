@@ -46,7 +46,9 @@ ROOTS: Final = (
     *("core.v1.PodList", "meta.v1.PartialObjectMetadata", "meta.v1.Status", "meta.v1.WatchEvent"),
     *("runtime.Unknown", "runtime.TypeMeta"),
 )
-_PACKAGE = re.compile(r"^k8s\.io\.(?:api|apimachinery\.pkg(?=\.runtime)|apimachinery\.pkg\.(?:apis|api|util))\.")
+_PACKAGE = re.compile(
+    r"^k8s\.io\.(?:api|apimachinery\.pkg(?=\.runtime)|apimachinery\.pkg\.(?:apis|api|util))\."
+)
 _MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ([\w.]+)>) (\w+) = (\d+);", re.MULTILINE)
 _STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -131,8 +133,12 @@ def generate() -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def update() -> None:
+    FIELDS.write_text(generate())
+
+
 def main() -> int:
-    return programs.exit_code(lambda: FIELDS.write_text(generate()) and None, workshops.WorkshopError)
+    return programs.exit_code(update, workshops.WorkshopError)
 
 
 if __name__ == "__main__":

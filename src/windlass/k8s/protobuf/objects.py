@@ -37,7 +37,7 @@ def decode(data: bytes, *, rejects_unknown_fields: bool = False) -> Json:
     return {"kind": found.kind, "apiVersion": found.api_version, **content}
 
 
-def _message(data: bytes, name: str, depth: int, strict: bool) -> Json:  # noqa: FBT001
+def _message(data: bytes, name: str, depth: int, strict: bool) -> Json:
     if depth > messages.MAX_DEPTH:
         raise DecodeError("nested too deeply")
     fields = messages.table()[name]
@@ -62,14 +62,14 @@ def _message(data: bytes, name: str, depth: int, strict: bool) -> Json:  # noqa:
     return found
 
 
-def _pair(data: int | bytes, item_type: str, depth: int, strict: bool) -> tuple[str, Any]:  # noqa: FBT001
+def _pair(data: int | bytes, item_type: str, depth: int, strict: bool) -> tuple[str, Any]:
     parts = dict(messages.entries(_bytes(data)))
     empty: Any = "" if item_type in (*_TEXTS, "bytes") else {}
     value = _value(parts[2], item_type, depth, strict) if 2 in parts else empty
     return _bytes(parts.get(1, b"")).decode(), value
 
 
-def _value(value: int | bytes, type_name: str, depth: int, strict: bool) -> Any:  # noqa: FBT001
+def _value(value: int | bytes, type_name: str, depth: int, strict: bool) -> Any:
     if isinstance(value, int):
         return bool(value) if type_name == "bool" else signed(value)
     match type_name:

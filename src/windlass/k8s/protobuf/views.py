@@ -4,6 +4,7 @@ A view is a msgspec struct that also decodes the JSON of the object, with the sa
 annotations are structs whose fields are the keys.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import UnionType
@@ -26,9 +27,15 @@ class Decoder(Generic[T]):
     """Decodes objects of one kind, or their metadata, to a view."""
 
     def __init__(self, view: type[T], api_version: str, kind: str) -> None:
-        self._kind = kind
-        self._decode = _message(view, messages.message_name(api_version, kind))
+        self.kind = kind
+        self._view = view
+        self._message = messages.message_name(api_version, kind)
         self._start = messages.envelope(api_version, kind, b"")[:-1]
+
+    @functools.cached_property
+    def _decode(self) -> _Decode:
+        """The function that decodes the message. It is made at the first use, because the table is large."""
+        return _message(self._view, self._message)
 
     def decode(self, data: bytes) -> T:
         """Decode an object. Raise DecodeError for malformed data, and for an object of another kind."""
@@ -48,8 +55,8 @@ class Decoder(Generic[T]):
     def _open(self, data: bytes) -> tuple[int, int]:
         found = messages.open_envelope(data)
         # The items of a list have no type.
-        if found.kind not in ("", self._kind, _PARTIAL):
-            raise DecodeError(f"expected {self._kind}, found {found.kind}")
+        if found.kind not in ("", self.kind, _PARTIAL):
+            raise DecodeError(f"expected {self.kind}, found {found.kind}")
         return found.start, found.end
 
 
@@ -63,6 +70,7 @@ class _Slot(NamedTuple):
 
 
 def _message(view: Any, message: str) -> _Decode:
+    """Return a function that decodes a message to a view."""
     slots: dict[int, _Slot] = {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(view)}
     for number, field in messages.table()[message].items():
@@ -75,62 +83,70 @@ def _message(view: Any, message: str) -> _Decode:
     find = slots.get
 
     def decode(data: bytes, position: int, end: int) -> Any:
-        # Most fields are skipped, so this loop is written for speed: it reads varints of one byte itself.
-        values: dict[str, Any] = {}
-        while position < end:
-            tag = data[position]
-            if tag > 0x7F:
-                tag, position = read_varint(data, position)
-            else:
-                position += 1
-            wire_type = tag & 7
-            if wire_type == 2:
-                size = data[position]
-                if size > 0x7F:
-                    size, position = read_varint(data, position)
-                else:
-                    position += 1
-                start = position
-                position += size
-                slot = find(tag)
-                if slot is None:
-                    continue
-                if position > end:
-                    break
-                name, decode_value, label = slot
-                value = decode_value(data, start, position)
-            elif wire_type == 0:
-                value = data[position]
-                if value > 0x7F:
-                    value, position = read_varint(data, position)
-                else:
-                    position += 1
-                slot = find(tag)
-                if slot is None:
-                    continue
-                name, decode_value, label = slot
-                value = decode_value(data, value, 0)
-            elif wire_type in (1, 5):
-                position += 8 if wire_type == 1 else 4
-                continue
-            else:
-                raise DecodeError(f"unknown wire type {wire_type}")
-            if value is None:
-                continue
-            if label is OPTIONAL:
-                values[name] = value
-            elif name in values:
-                values[name].append(value)
-            else:
-                values[name] = [value]
-        if position != end:
-            raise DecodeError("truncated")
+        values = _decode_fields(find, data, position, end)
         for name, collect in collected:
             if name in values:
                 values[name] = collect(values[name])
         return view(**values)
 
     return decode
+
+
+def _decode_fields(  # noqa: C901 — calls would double its time
+    find: Callable[[int], _Slot | None], data: bytes, position: int, end: int
+) -> dict[str, Any]:
+    """Return the fields that have a slot; those of maps and lists as a list of values."""
+    # Most fields are skipped, so this loop is written for speed: it reads varints of one byte itself.
+    values: dict[str, Any] = {}
+    while position < end:
+        tag = data[position]
+        if tag > 0x7F:
+            tag, position = read_varint(data, position)
+        else:
+            position += 1
+        wire_type = tag & 7
+        if wire_type == 2:
+            size = data[position]
+            if size > 0x7F:
+                size, position = read_varint(data, position)
+            else:
+                position += 1
+            start = position
+            position += size
+            slot = find(tag)
+            if slot is None:
+                continue
+            if position > end:
+                break
+            name, decode_value, label = slot
+            value = decode_value(data, start, position)
+        elif wire_type == 0:
+            value = data[position]
+            if value > 0x7F:
+                value, position = read_varint(data, position)
+            else:
+                position += 1
+            slot = find(tag)
+            if slot is None:
+                continue
+            name, decode_value, label = slot
+            value = decode_value(data, value, 0)
+        elif wire_type in (1, 5):
+            position += 8 if wire_type == 1 else 4
+            continue
+        else:
+            raise DecodeError(f"unknown wire type {wire_type}")
+        if value is None:
+            continue
+        if label is OPTIONAL:
+            values[name] = value
+        elif name in values:
+            values[name].append(value)
+        else:
+            values[name] = [value]
+    if position != end:
+        raise DecodeError("truncated")
+    return values
 
 
 def _collector(fields: Mapping[str, msgspec.structs.FieldInfo], slot: _Slot) -> Callable[[list[Any]], Any]:
@@ -157,7 +173,7 @@ def _slot(number: int, field: Field, shown: msgspec.structs.FieldInfo) -> tuple[
             keys = {item.encode_name.encode(): item.name for item in msgspec.structs.fields(shown.type)}
         return bytes_tag, _Slot(shown.name, _pair(keys), Label.MAP)
     if field.label is Label.REPEATED:
-        (item_type, _) = get_args(shown.type)
+        (item_type, _) = get_args(_present(shown.type))
         return bytes_tag, _Slot(shown.name, _value(item_type, field.type, omits_empty=False), Label.REPEATED)
     if field.type in ("bool", "int32", "int64"):
         decode = _number(field.type, omits_empty=omits_empty)
@@ -170,9 +186,14 @@ def _value(shown: Any, type_name: str, *, omits_empty: bool) -> _Decode:
         return _text_if_any if omits_empty else _text
     if type_name in ("meta.v1.Time", "meta.v1.MicroTime"):
         return _time
+    return _message(_present(shown), type_name)
+
+
+def _present(shown: Any) -> Any:
+    """Return T for `T | None`."""
     if get_origin(shown) in (Union, UnionType):
-        shown = next(each for each in get_args(shown) if each is not type(None))
-    return _message(shown, type_name)
+        return next(each for each in get_args(shown) if each is not type(None))
+    return shown
 
 
 def _text(data: bytes, start: int, end: int) -> str:
@@ -217,7 +238,12 @@ def _pair(names: Mapping[bytes, str] | None) -> _Decode:
                 name = names.get(data[start + 2 : place])
                 if name is None and place <= end:
                     return None
-                if name is not None and end - place > 2 and data[place] == 0x12 and end - place == data[place + 1] + 2:
+                if (
+                    name is not None
+                    and end - place > 2
+                    and data[place] == 0x12
+                    and end - place == data[place + 1] + 2
+                ):
                     return name, data[place + 2 : end].decode()
         parts: dict[int, bytes] = {1: b"", 2: b""}
         for number, found in messages.places(data, start, end):
