@@ -23,7 +23,7 @@ from tests.kubeapi.scripted import (
     text,
 )
 
-from windlass.kubeapi import access, errors, requests, streams
+from windlass.kubeapi import access, errors, requests, sockets, streams
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.credentials import ClusterConfig, Tls
 from windlass.kubeapi.rate_limit import RateLimit

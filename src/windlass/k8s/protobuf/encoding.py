@@ -90,13 +90,28 @@ def _field(number: int, field: Field) -> _Append:
 
 def _map(number: int, item_type: str) -> _Append:
     tag = messages.tag(number)
-    encode_key, encode_item = _single(1, "string"), _single(2, item_type)
+    encode_item = _single(2, item_type)
 
     def encode_map(value: dict[str, Any], memo: Memo) -> bytes:
-        pairs = [encode_key(key, memo) + encode_item(item, memo) for key, item in value.items()]
+        if item_type == "string":
+            pairs = [_pair_of_texts(key, item) for key, item in value.items()]
+        else:
+            pairs = [_key(key) + encode_item(item, memo) for key, item in value.items()]
         return b"".join([tag + size_of(pair) + pair for pair in pairs])
 
     return encode_map
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(text: str) -> bytes:
+    """Encode a string as field 1: the key of a map or the name of a variable, which many objects share."""
+    return messages.entry(1, text.encode())
+
+
+def _pair_of_texts(key: str, text: str) -> bytes:
+    """Encode an entry of a map of strings, or a variable with a value."""
+    content = text.encode()
+    return _key(key) + b"\x12" + size_of(content) + content
 
 
 def _single(number: int, type_name: str) -> _Append:
@@ -118,6 +133,9 @@ def _single(number: int, type_name: str) -> _Append:
 
     def encode_part(value: Any, memo: Memo) -> bytes:
         nonlocal encode_message
+        if type_name == "core.v1.EnvVar" and len(value) == 2 and "value" in value:
+            content = _pair_of_texts(value["name"], value["value"])
+            return tag + size_of(content) + content
         key = id(value), type_name
         found = memo.get(key)
         if found is None:

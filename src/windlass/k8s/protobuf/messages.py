@@ -128,9 +128,16 @@ def open_envelope(data: bytes) -> Envelope:
             type_meta = data[slice(*value)]
         elif isinstance(value, tuple) and number == RAW:
             place = value
+            if value[1] == len(data):
+                break
+    return Envelope(*_type_of(type_meta), *place)
+
+
+@functools.lru_cache(maxsize=64)
+def _type_of(type_meta: bytes) -> tuple[str, str]:
     parts = {number: value for number, value in entries(type_meta) if isinstance(value, bytes)}
     try:
-        return Envelope(parts.get(1, b"").decode(), parts.get(2, b"").decode(), *place)
+        return parts.get(1, b"").decode(), parts.get(2, b"").decode()
     except UnicodeDecodeError as error:
         raise DecodeError(f"the type of the object is not text: {error}") from error
 

@@ -20,6 +20,8 @@ _Decode = Callable[[bytes, int, int], Any]
 """Decodes the value between two positions. None means that the field is absent."""
 _PARTIAL = "PartialObjectMetadata"
 OPTIONAL = Label.OPTIONAL
+_VERSION = 6
+"""Number of the field resourceVersion in the metadata."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,7 +32,6 @@ class Decoder(Generic[T]):
         self.kind = kind
         self._view = view
         self._message = messages.message_name(api_version, kind)
-        self._start = messages.envelope(api_version, kind, b"")[:-1]
 
     @functools.cached_property
     def _decode(self) -> _Decode:
@@ -40,24 +41,16 @@ class Decoder(Generic[T]):
     def decode(self, data: bytes) -> T:
         """Decode an object. Raise DecodeError for malformed data, and for an object of another kind."""
         try:
-            if data.startswith(self._start):
-                size, start = read_varint(data, len(self._start))
-                end = start + size
-            else:
-                start, end = self._open(data)
-            if end > len(data):
+            found = messages.open_envelope(data)
+            # The items of a list have no type.
+            if found.kind not in ("", self.kind, _PARTIAL):
+                raise DecodeError(f"expected {self.kind}, found {found.kind}")
+            if found.end > len(data):
                 raise DecodeError("truncated")
-            found: T = self._decode(data, start, end)
+            view: T = self._decode(data, found.start, found.end)
         except (IndexError, TypeError, UnicodeDecodeError, OverflowError) as error:
             raise DecodeError(f"malformed protobuf: {error}") from error
-        return found
-
-    def _open(self, data: bytes) -> tuple[int, int]:
-        found = messages.open_envelope(data)
-        # The items of a list have no type.
-        if found.kind not in ("", self.kind, _PARTIAL):
-            raise DecodeError(f"expected {self.kind}, found {found.kind}")
-        return found.start, found.end
+        return view
 
 
 class _Slot(NamedTuple):
@@ -216,10 +209,14 @@ def _number(type_name: str, *, omits_empty: bool) -> _Decode:
 def _time(data: bytes, start: int, end: int) -> datetime | None:
     if start == end:
         return None
-    parts = dict(messages.places(data, start, end))
-    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
-    if not isinstance(seconds, int) or not isinstance(nanos, int):
-        raise DecodeError("a time is not a number")
+    if data[start] != 0x08:
+        raise DecodeError("a time without seconds")
+    seconds, position = read_varint(data, start + 1)
+    nanos = 0
+    if position < end and data[position] == 0x10:
+        nanos, position = read_varint(data, position + 1)
+    if position != end:
+        raise DecodeError("a time with unknown fields")
     if seconds == nanos == 0:
         return None
     return _EPOCH + timedelta(0, messages.signed(seconds), nanos // 1000)
@@ -319,7 +316,7 @@ def version_of(data: bytes) -> str:
     for number, value in messages.places(data, found.start, found.end):
         if number == 1 and isinstance(value, tuple):
             for inner, place in messages.places(data, *value):
-                if inner == 6 and isinstance(place, tuple):
+                if inner == _VERSION and isinstance(place, tuple):
                     return _decoded(data[slice(*place)])
             return ""
     raise DecodeError("the object has no metadata")
