@@ -5,6 +5,7 @@ import shutil
 import pytest
 import update_protobuf_fields
 
+import workshops
 from windlass.k8s.protobuf import messages
 
 
@@ -12,7 +13,7 @@ from windlass.k8s.protobuf import messages
 def test_table_is_that_of_the_published_modules() -> None:
     try:
         generated = update_protobuf_fields.generate()
-    except update_protobuf_fields.workshops.WorkshopError as error:
+    except workshops.WorkshopError as error:
         pytest.skip(f"cannot download the modules: {error}")
     assert update_protobuf_fields.FIELDS.read_text() == generated
 
