@@ -9,10 +9,10 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements ./requirements
 COPY src ./src
-RUN pip install --no-cache-dir --require-hashes --requirement requirements/build.txt \
+RUN pip install --no-cache-dir --require-hashes --no-deps --requirement requirements/build.txt \
     && pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/windlass \
-    && /opt/windlass/bin/pip install --no-cache-dir --require-hashes --requirement requirements/image.txt \
+    && /opt/windlass/bin/pip install --no-cache-dir --require-hashes --no-deps --requirement requirements/image.txt \
     && /opt/windlass/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python:3.12-slim

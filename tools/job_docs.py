@@ -17,7 +17,18 @@ import docstrings  # next to this file
 from windlass.jobfile import schema as jobfile_schema
 from windlass.model.companions import Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.framework import CompletionPolicySpec
-from windlass.model.job import CephFs, Elastic, Job, LoadData, Nfs, NfsServer, Retry, Role, Volume
+from windlass.model.job import (
+    CephFs,
+    Elastic,
+    Job,
+    JobCompletion,
+    LoadData,
+    Nfs,
+    NfsServer,
+    Retry,
+    Role,
+    Volume,
+)
 from windlass.model.resources import Gpus, Resources
 
 STRUCTS: dict[str, type[msgspec.Struct]] = {
@@ -26,6 +37,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
         Job,
         Role,
         Elastic,
+        JobCompletion,
         Resources,
         Gpus,
         Retry,

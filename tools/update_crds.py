@@ -17,11 +17,11 @@ from types import ModuleType
 import yaml
 
 import docstrings  # next to this file
-from windlass.model import completion, framework, gang, history, names, states, status
+from windlass.model import completion, failures, framework, gang, history, names, states, status
 from windlass.wire.crd import manifests
 
 FOLDER = Path(__file__).parents[1] / "docs" / "crds"
-MODULES = (framework, status, completion, states, gang, history)
+MODULES = (framework, failures, status, completion, states, gang, history)
 HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 
 

@@ -6,7 +6,7 @@ import gang_objects
 import msgspec
 import pytest
 
-from windlass.discovery import gangs
+from windlass.discovery import gangs, peers
 from windlass.model import names
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
@@ -26,6 +26,25 @@ def test_gang_has_all_addresses() -> None:
 def test_gang_with_dns_names_has_the_service(runtime: str) -> None:
     made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
     assert gangs.gang_of(made) == gang_objects.gang(service="digits")
+
+
+def test_gang_has_the_hostname_of_the_template() -> None:
+    made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: "plain"})
+    ps, worker = made.spec.task_roles
+    task = msgspec.structs.replace(
+        worker.task, pod={"spec": {"hostname": "{{FC_POD_NAME}}-{{FC_TASK_INDEX+1}}"}}
+    )
+    roles = (ps, msgspec.structs.replace(worker, task=task))
+    made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, task_roles=roles))
+    gang = gangs.gang_of(made)
+    assert gang is not None
+    assert [member.dns_name for member in gang.roles[0].members] == [""]
+    found = peers.gang_peers_with_dns_names(gang).roles
+    assert [str(each) for role in ("ps", "worker") for each in found[role]] == [
+        "ps-0.digits:2222",
+        "digits-worker-0-1.digits:2222",
+        "digits-worker-1-2.digits:2222",
+    ]
 
 
 def with_task(made: Framework, **fields: Any) -> Framework:

@@ -162,11 +162,11 @@ def test_init_container_gets_the_addresses(images: Images, ports: dict[str, str]
 
 
 def test_misspelt_framework_name_fails(images: Images, ports: dict[str, str]) -> None:
-    """The manual's own file asks for tf-example, but is called tfexample. Pods may not read Frameworks."""
+    """The manual's own file asks for tf-example, but is called tfexample."""
     once = {"maxRetryCount: 3": "maxRetryCount: 0"}
     result = images.run("simple-tensorflow.yaml", replaced=ports | once, folder=str(ORIGINALS))
-    assert result.verdict["code"] == 1
-    words = 'get_ips.sh: cannot read the addresses of Framework "tf-example"; this pod belongs to "tfexample"'
+    assert result.verdict["code"] == 210
+    words = 'get_ips.sh: cannot wait for Framework "tf-example"; this pod belongs to "tfexample"'
     assert f"worker-0 | {words}" in result.lines or f"ps-0 | {words}" in result.lines
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,8 +13,8 @@ from pods.commands import Done, Home, framework, role
 from pods.daemons import Network
 from pods.specs import FOREVER, field, mount
 
-from conformance.client import Json
-from conformance.waiting import wait_for
+from conformance.client import Answer, Json
+from conformance.waiting import wait_for, wait_until
 
 FOLDER: Final = "/mnt/frameworkbarrier"
 
@@ -231,11 +232,72 @@ def test_wrapped_command_keeps_its_arguments(home: Home) -> None:
 
 
 def test_own_barrier_container_is_kept(home: Home) -> None:
-    container = home.container('echo "own $OWN_ADDRESS"; windlass barrier --print-hosts', env=[OWN_ADDRESS])
+    """It reads the Gang, and may read no Framework."""
+    asks_another = "windlass barrier --print-hosts --framework other || echo code $?"
+    script = f'echo "own $OWN_ADDRESS"; windlass barrier --print-hosts; {asks_another}'
+    container = home.container(script, env=[OWN_ADDRESS])
     done = home.run(asking(framework(role(container, tasks=2)), barrier="own")).expect(0)
     first, second = addresses(done, "worker-0", "worker-1")
     assert f"windlass_worker_ips='{first},{second}'" in said(done, "worker-0")
+    assert said(done, "worker-0")[-1] == "code 1"
     assert "windlass-barrier" not in done.stdout
+
+
+# Existing Frameworks with the barrier of FrameworkController, which reads the Framework
+
+ACCOUNT: Final = "frameworkbarrier"
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def barrier_of_reference(home: Home, name: str) -> Json:
+    """Return a Framework without annotations. The image of its barrier was replaced."""
+    often = [{"name": "BARRIER_CHECK_INTERVAL_SEC", "value": "5"}]
+    reads = home.container(". ./injector.sh && echo peers $FB_WORKER_IPS", env=often)
+    container = reads | {"workingDir": FOLDER, "volumeMounts": [mount(FOLDER, "barrier")]}
+    barrier = container | {"name": "frameworkbarrier", "command": ["windlass", "barrier"]}
+    volume = {"name": "barrier", "emptyDir": {}}
+    pod: Json = {"serviceAccountName": ACCOUNT, "initContainers": [barrier], "volumes": [volume]}
+    return framework(role(container, tasks=2, **pod), name=name)
+
+
+def test_run_accepts_the_barrier_of_frameworkcontroller(home: Home) -> None:
+    """Its service account and role cannot exist on a new cluster."""
+    done = home.run(barrier_of_reference(home, "job")).expect(0)
+    peers = {said(done, task)[-1] for task in ("worker-0", "worker-1")}
+    assert re.fullmatch(r"peers [\d.]+,[\d.]+", peers.pop())
+    assert not peers, "both tasks have the same list"
+
+
+def has_completed(framework: Answer) -> bool:
+    return bool((framework.body.get("status") or {}).get("state") == "Completed")
+
+
+def test_role_of_frameworkcontroller_is_sufficient(home: Home) -> None:
+    """On other clusters RBAC decides: without the role, the barrier is denied. The verb get is sufficient."""
+    with commands.local(home) as local:
+        place = local.new_place()
+
+        def code_of(name: str) -> int:
+            job = barrier_of_reference(home, name)
+            path = f"/apis/{commands.GROUP}/namespaces/{place.namespace}/frameworks"
+            local.client.post(path, job).expect(201)
+
+            answer = wait_until(local.client, f"{path}/{name}", has_completed)
+            return int(answer.body["status"]["attemptStatus"]["completionStatus"]["code"])
+
+        assert code_of("denied") == 1
+        rules = [
+            {"apiGroups": [commands.GROUP.partition("/")[0]], "resources": ["frameworks"], "verbs": ["get"]}
+        ]
+        metadata, role_of = {"name": ACCOUNT}, {"apiGroup": RBAC, "kind": "ClusterRole", "name": ACCOUNT}
+        user = f"system:serviceaccount:{place.namespace}:{ACCOUNT}"
+        subject = {"apiGroup": RBAC, "kind": "User", "name": user}
+        local.client.post(place.path("serviceaccounts"), {"metadata": metadata}).expect(201)
+        cluster_roles = f"/apis/{RBAC}/v1/clusterroles"
+        local.client.post(cluster_roles, {"metadata": metadata, "rules": rules}).expect(201)
+        binding = {"metadata": metadata, "roleRef": role_of, "subjects": [subject]}
+        local.client.post(f"/apis/{RBAC}/v1/clusterrolebindings", binding).expect(201)
+        assert code_of("allowed") == 0
 
 
 # Barriers that time out

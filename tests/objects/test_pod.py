@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from windlass.discovery import placeholders
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.objects import placeholders
 from windlass.objects.pod import PodFactory, pod
 
 Build = Callable[..., Framework]

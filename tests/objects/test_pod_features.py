@@ -100,6 +100,15 @@ def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
     assert (spec["hostname"], spec["subdomain"]) == ("ps-0", "digits")
 
 
+def test_hostname_and_subdomain_of_the_template_are_kept() -> None:
+    own = {"hostname": "{{FC_POD_NAME}}-a", "subdomain": "net"}
+    made = framework_with({"containers": [{"name": "main"}], **own}, runtime="plain")
+    spec = pod_spec(made, "worker", 1)
+    assert (spec["hostname"], spec["subdomain"]) == ("digits-worker-1-a", "net")
+    hosts = "digits-worker-0-a.net:2222,digits-worker-1-a.net:2222"
+    assert value_of(spec["containers"][0], "WORKER_HOSTS") == hosts
+
+
 @pytest.mark.parametrize(
     ("given", "policy"),
     [

@@ -7,7 +7,7 @@ import pytest
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role
-from windlass.render import ssh
+from windlass.render import prerequisites, ssh
 from windlass.render.framework import builder, completion, pods
 
 LAUNCH, SSHD = "/windlass/ssh/launch", "/windlass/ssh/sshd"
@@ -101,6 +101,13 @@ def test_template_of_another_runtime_is_unchanged() -> None:
     wanted = job(runtime=Runtime.PYTORCH)
     template = pods.template(wanted, wanted.roles["worker"], None)
     assert ssh.with_ssh(template, wanted, "worker") is template
+
+
+def test_annotation_requests_a_key_without_mpi() -> None:
+    annotated = job(runtime=Runtime.PLAIN, annotations={"windlass.dev/ssh-key": "true"})
+    assert [each.body["kind"] for each in prerequisites.objects_of(annotated)] == ["Secret"]
+    assert "/windlass/ssh" not in str(containers(annotated))
+    assert prerequisites.objects_of(job(runtime=Runtime.PLAIN)) == ()
 
 
 def test_key_does_not_appear_in_representations() -> None:

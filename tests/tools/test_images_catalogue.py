@@ -111,7 +111,7 @@ def test_hub_dockerfile_has_the_same_packages() -> None:
     assert isinstance(packages, catalogue.PythonPackages)
     words = shlex.split(HUB_DOCKERFILE["RUN"])
     assert HUB_DOCKERFILE["COPY"] == f"requirements.txt {words[-1]}"
-    assert words[-3:-1] == ["--require-hashes", "--requirement"]
+    assert words[-4:-1] == ["--require-hashes", "--no-deps", "--requirement"]
     assert packages.lock == (ROOT / checkout.HUB_LOCK).read_text()
     assert f"{packages.folder}/bin/pip" in words
 

@@ -149,7 +149,7 @@ def _install_packages(shop: Workshop, layer: catalogue.PythonPackages, python: P
     if layer.lock:
         lock = shop.folder / f"{layer.name}.txt"
         lock.write_text(layer.lock)
-        wanted = ("--require-hashes", f"--requirement={lock}")
+        wanted = ("--require-hashes", "--no-deps", f"--requirement={lock}")
     _pip(shop, python, *PIP_INSTALL, f"--target={packages}", *wanted)
     for folder in layer.left_out:
         shutil.rmtree(packages / folder)

@@ -8,12 +8,14 @@ import msgspec
 
 from windlass.decide import (
     completion,
+    completion_rules,
     deadlines,
     deletion,
     history,
     initial_status,
     ownership,
     retry,
+    start_order,
     suspend,
     tasks,
 )
@@ -156,7 +158,11 @@ def while_active(builder: DecisionBuilder) -> bool:
         suspend.start_hold(builder)
     completion_status = (
         _stop_requested(builder)
+        or completion_rules.evaluate(
+            builder.spec, builder.status.attempt_status.roles, role_counts, builder.observed.pods
+        )
         or completion.evaluate(builder.spec, role_counts, builder.observed.pods)
+        or start_order.unreachable(tasks.waiting_roles(builder))
         or suspend.suspension(builder.spec)
         or deadlines.active_deadline_exceeded(builder)
         or deadlines.pending_deadline_exceeded(builder)

@@ -55,7 +55,7 @@ def count_tasks(role: TaskRoleStatus) -> RoleCounts:
     return RoleCounts(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
 
-class _CompletionOrder(msgspec.Struct, frozen=True, order=True):
+class CompletionOrder(msgspec.Struct, frozen=True, order=True):
     """The sort key of completed tasks. All tasks that one pass finds completed have the same completion time, e.g.
     after a change of leader: these are ordered by the finish times of their pods, then by the order of the spec.
 
@@ -69,7 +69,7 @@ class _CompletionOrder(msgspec.Struct, frozen=True, order=True):
 
 
 class _MetPolicy(msgspec.Struct, frozen=True):
-    order: _CompletionOrder
+    order: CompletionOrder
     role: str
     task: TaskStatus
     message: str
@@ -110,7 +110,7 @@ def _last_task(
     """Return the role and index of the task that completed last."""
     positions = {role.name: position for position, role in enumerate(spec.task_roles)}
     ordered = (
-        (_completion_order(task, positions.get(counts.role, len(positions)), pods), counts.role)
+        (completion_order(task, positions.get(counts.role, len(positions)), pods), counts.role)
         for counts in role_counts
         for task in (*counts.succeeded, *counts.failed)
     )
@@ -128,18 +128,18 @@ def _met_policies(
     ):
         is_enabled = limit > 0
         if is_enabled and len(tasks) >= limit:
-            ordered = ((_completion_order(task, position, pods), task) for task in tasks)
+            ordered = ((completion_order(task, position, pods), task) for task in tasks)
             order, decider = heapq.nsmallest(limit, ordered, key=operator.itemgetter(0))[-1]
             message = f"{name}TaskCount {len(tasks)} has reached Min{name}TaskCount {limit} in the TaskRole"
             met.append(_MetPolicy(order, counts.role, decider, message))
     return met
 
 
-def _completion_order(task: TaskStatus, position: int, pods: Mapping[str, PodView]) -> _CompletionOrder:
+def completion_order(task: TaskStatus, position: int, pods: Mapping[str, PodView]) -> CompletionOrder:
     attempt = task.attempt_status
     pod = pods.get(attempt.pod_name)
     finished_at = pod.finished_at if pod is not None and pod.uid == attempt.pod_uid else None
-    return _CompletionOrder(
+    return CompletionOrder(
         completed_at=task.completion_time or task.transition_time,
         finished_at=finished_at or _UNKNOWN_FINISH,
         role_position=position,

@@ -32,15 +32,19 @@ def active_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptComple
 
 
 def pending_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """Return the completion status if a task has been waiting too long for its pod to run."""
+    """Return the completion status if a task has been waiting too long for its pod to run. In a role with startAfter or
+    parallelism, the time before the pod is created does not count."""
     limit = builder.spec.pending_deadline_seconds
     if limit is None:
         return None
+    held_back = {role.name for role in builder.spec.task_roles if role.start_after or role.parallelism}
     pending = [
         (_pending_since(builder, task), role.name, task)
         for role in builder.status.attempt_status.roles
         for task in role.task_statuses
-        if task.state in _PENDING_STATES and not task.deletion_pending
+        if task.state in _PENDING_STATES
+        and not task.deletion_pending
+        and not (task.state is State.ATTEMPT_CREATION_PENDING and role.name in held_back)
     ]
     if not pending:
         return None

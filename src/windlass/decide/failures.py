@@ -83,7 +83,7 @@ class Classifier:
     def __init__(self, configured: Sequence[FailureClass] = DEFAULT_FAILURE_CLASSES) -> None:
         classes = (*PREDEFINED_FAILURE_CLASSES, *configured)
         self._classes = tuple(
-            (_PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
+            (PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
         )
         self._reads_pod_names = any(
             pattern.name_regex for failure in classes for pattern in failure.pod_patterns
@@ -92,7 +92,7 @@ class Classifier:
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
         """Return the completion status of a task attempt whose pod is Succeeded or Failed."""
-        containers = _container_completions(pod)
+        containers = container_completions(pod)
         ended = tuple(container for _, container in containers if container is not None)
         pod_status = PodCompletionStatus(pod.status.reason, pod.status.message, ended)
         if pod.status.phase == PodPhase.SUCCEEDED:
@@ -126,7 +126,7 @@ class Classifier:
         return None, f"PodPattern unmatched: {_json(pod_status)}"
 
 
-def _container_completions(pod: PodView) -> _Containers:
+def container_completions(pod: PodView) -> _Containers:
     """Return all containers, init containers first. Those that could not be started have a completion status too."""
     return tuple((container.name, _container_completion(container)) for container in pod.containers)
 
@@ -246,7 +246,7 @@ class _TextMatcher:
         return matches
 
 
-class _PodMatcher:
+class PodMatcher:
     """A compiled pod pattern."""
 
     __slots__ = ("_containers", "_texts")

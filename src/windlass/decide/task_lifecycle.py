@@ -2,7 +2,7 @@
 
 import msgspec
 
-from windlass.decide import failures, history, ownership, retry, transitions
+from windlass.decide import failures, history, ownership, retry, role_failures, transitions
 from windlass.decide.builder import DecisionBuilder
 from windlass.decide.ownership import Presence
 from windlass.decide.types import ReasonKind
@@ -58,7 +58,7 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
         builder.relist()
         return task
     if presence is Presence.DELETED or pod is None:
-        return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name))
+        return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name), pod)
     if task.state.is_ending:
         updated = _with_pod_times(builder, task, _while_deleting(builder, role, task, pod), pod)
         if presence is Presence.UNCONFIRMED:
@@ -138,7 +138,7 @@ def _while_unconfirmed(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus
 def _while_deleting(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
     if pod.is_terminal and not pod.is_deleting:
         # The pod ended before it was deleted: none of its containers runs, and the pod may be kept (A2).
-        return end_attempt(builder, role, task, builder.rules.classifier.classify(pod))
+        return end_attempt(builder, role, task, builder.rules.classifier.classify(pod), pod)
     if pod.is_deleting and task.state is not DELETING:
         return transitions.with_state(task, DELETING, builder.now)
     is_requested = pod.uid in builder.observed.outcomes.deletion_requested
@@ -152,10 +152,11 @@ def _update_from_phase(builder: DecisionBuilder, role: str, task: TaskStatus, po
         task = transitions.with_state(task, PREPARING, builder.now)
     task = _with_addresses(task, pod)
     if pod.is_deleting and not pod.ended_before_deletion:
-        task = with_completion(task, _external_deletion(pod.name))
+        deleted = role_failures.reclassify(builder.spec.role(role), pod, _external_deletion(pod.name))
+        task = with_completion(task, deleted)
         return transitions.with_state(task, DELETING, builder.now)
     if pod.is_terminal:
-        return end_attempt(builder, role, task, builder.rules.classifier.classify(pod))
+        return end_attempt(builder, role, task, builder.rules.classifier.classify(pod), pod)
     if pod.status.phase == PHASE_RUNNING and task.state is PREPARING:
         return transitions.with_state(task, RUNNING, builder.now)
     return task
@@ -186,11 +187,16 @@ def with_completion(task: TaskStatus, completion: TaskAttemptCompletionStatus) -
 
 
 def end_attempt(
-    builder: DecisionBuilder, role: str, task: TaskStatus, completion: TaskAttemptCompletionStatus
+    builder: DecisionBuilder,
+    role: str,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus,
+    pod: PodView | None = None,
 ) -> TaskStatus:
     """Complete the attempt, none of whose containers runs. A completion status that was set earlier is kept."""
     is_first_completion = task.attempt_status.completion_status is None
     if is_first_completion:
+        completion = role_failures.reclassify(builder.spec.role(role), pod, completion)
         completion = builder.limit_messages(completion)
         task = with_completion(task, completion)
         if completion.type.is_failed and not task.deletion_pending:
@@ -239,8 +245,10 @@ def complete(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus:
 
 
 def retry_or_complete(
-    builder: DecisionBuilder, role: str, task: TaskStatus, policy: RetryPolicySpec
+    builder: DecisionBuilder, role: str, task: TaskStatus, policy: RetryPolicySpec, *, may_retry: bool = True
 ) -> TaskStatus:
+    """Retry or complete a task whose attempt has completed. Without `may_retry`, a task that would be retried is left
+    as it is."""
     completion = task.attempt_status.completion_status
     if task.state is not ATTEMPT_COMPLETED or completion is None:
         return task
@@ -256,6 +264,8 @@ def retry_or_complete(
     )
     if not decision.should_retry:
         return complete(builder, task)
+    if not may_retry:
+        return task
     if decision.delay_sec > 0 and retry_status.retry_delay_sec is None:
         retry_status = msgspec.structs.replace(retry_status, retry_delay_sec=decision.delay_sec)
         task = msgspec.structs.replace(task, retry_policy_status=retry_status)

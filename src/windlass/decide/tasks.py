@@ -1,11 +1,20 @@
 """Updates all tasks: each follows its pod, then is retried, completed or ended. Creates and deletes their pods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
 
-from windlass.decide import deletion, history, messages, rescale, task_lifecycle
+from windlass.decide import (
+    completion_rules,
+    deletion,
+    history,
+    messages,
+    parallelism,
+    rescale,
+    start_order,
+    task_lifecycle,
+)
 from windlass.decide.builder import DecisionBuilder
 from windlass.decide.types import CreatePod, ReasonKind
 from windlass.model.completion import CompletionCode
@@ -27,17 +36,28 @@ def update_tasks(builder: DecisionBuilder) -> None:
     )
     policies = {spec.name: spec.task.retry_policy for spec in builder.spec.task_roles}
 
+    def follow(role: str, task: TaskStatus) -> TaskStatus:
+        if task.deletion_pending:
+            return task_lifecycle.end_task(
+                builder, role, task, CompletionCode.DELETE_TASK_REQUESTED, SCALE_DOWN_DIAGNOSTICS
+            )
+        return task_lifecycle.update_from_pod(builder, role, task)
+
     def advance(role: str, task: TaskStatus) -> TaskStatus:
         if task_lifecycle.is_up_to_date(builder, task):
             return task
-        if task.deletion_pending:
-            task = task_lifecycle.end_task(
-                builder, role, task, CompletionCode.DELETE_TASK_REQUESTED, SCALE_DOWN_DIAGNOSTICS
-            )
-        else:
-            task = task_lifecycle.update_from_pod(builder, role, task)
-        return task_lifecycle.retry_or_complete(builder, role, task, policies.get(role, RetryPolicySpec()))
+        policy = policies.get(role, RetryPolicySpec())
+        return task_lifecycle.retry_or_complete(
+            builder, role, follow(role, task), policy, may_retry=may_retry
+        )
 
+    may_retry = True
+    if completion_rules.counts_attempts(builder.spec):
+        roles = _map_tasks(
+            roles,
+            lambda role, task: task if task_lifecycle.is_up_to_date(builder, task) else follow(role, task),
+        )
+        may_retry = not completion_rules.is_attempt_rule_met(builder.spec, roles)
     roles = _map_tasks(roles, advance)
     roles, dropped = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
     for role, task in dropped:
@@ -89,13 +109,15 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
     pods = builder.observed.pods
     claimed: set[str] = set()
     missing: list[tuple[str, TaskStatus]] = []
+    waiting = waiting_roles(builder)
     for role in builder.status.attempt_status.roles:
+        missing_in_role: list[TaskStatus] = []
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is CREATION_PENDING:
                 # The name may be in use: by a pod of another owner, or by a terminating pod of ours.
                 if not task.deletion_pending and attempt.pod_name not in pods:
-                    missing.append((role.name, task))
+                    missing_in_role.append(task)
                 continue
             pod = pods.get(attempt.pod_name)
             if pod is None or pod.uid != attempt.pod_uid:
@@ -103,9 +125,20 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
             claimed.add(pod.uid)
             if task.state.is_ending:
                 deletion.delete_pod(builder, pod)
+        if missing_in_role and role.name not in waiting:
+            uncertain = builder.observed.outcomes.uncertain
+            spec = builder.spec.role(role.name)
+            allowed = parallelism.limit(spec, role.task_statuses, missing_in_role, uncertain)
+            missing += ((role.name, task) for task in allowed)
     _create_pods(builder, missing, existing=len(claimed))
     if len(claimed) < len(pods):
         deletion.delete_unclaimed_pods(builder, claimed)
+
+
+def waiting_roles(builder: DecisionBuilder) -> Mapping[str, start_order.Waiting]:
+    """Return the roles that wait for other roles to start."""
+    is_ready = start_order.ready_in(builder.observed.pods)
+    return start_order.waiting_roles(builder.spec, builder.status.attempt_status.roles, is_ready)
 
 
 def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]], existing: int) -> None:

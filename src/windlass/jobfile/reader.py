@@ -80,9 +80,10 @@ def _has_valid_number(role: tree.Node) -> bool:
 
 
 def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
-    """Keep nulls in pod templates, where they remove fields."""
-    if job.get("pod") is not None:
-        job["pod"] = written["pod"]
+    """Keep nulls in pod templates and in `framework`, where they remove fields."""
+    for field in ("pod", "framework"):
+        if job.get(field) is not None:
+            job[field] = written[field]
     for name, role in (job.get("roles") or {}).items():
         if role.get("pod") is not None:
             role["pod"] = written["roles"][name]["pod"]

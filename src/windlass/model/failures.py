@@ -50,6 +50,26 @@ class FailureClass(Sparse, frozen=True):
     pod_patterns: tuple[PodPattern, ...] = ()
 
 
+class TaskFailureClass(Sparse, frozen=True, kw_only=True):
+    """A failure class of the tasks of a role. It matches a failed task attempt if all its fields match; an absent field
+    matches any. The first class that matches decides, before the classes of the controller."""
+
+    code: int | None = None
+    """Completion code. Absent: the code that the attempt has without this class, e.g. the exit code."""
+    phrase: str = ""
+    """Phrase of the code, for completionPolicies. Absent: the phrase that the attempt has without this class."""
+    type: CompletionType = msgspec.field(default_factory=CompletionType)
+    """With fancyRetryPolicy: the attribute Transient retries the task without counting it, Permanent never retries it.
+    Without attributes, the retry is counted."""
+    pod_patterns: tuple[PodPattern, ...] = ()
+    """Patterns of the failed pod, of which one must match."""
+    condition_types: tuple[str, ...] = ()
+    """Types of pod conditions, e.g. DisruptionTarget, of which one must be True."""
+    code_ranges: tuple[IntRange, ...] = ()
+    """Ranges of the code that the attempt has without this class, of which one must contain it. -101: the pod was
+    deleted."""
+
+
 class ApiFailure(Sparse, frozen=True):
     """An error of the API server, in the fields of a Kubernetes `Status` object."""
 

@@ -1,5 +1,7 @@
 """The Framework: spec and metadata."""
 
+import functools
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,6 +10,9 @@ import msgspec
 from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.base import Json, Sparse
+from windlass.model.completion import CompletionType
+from windlass.model.failures import IntRange, TaskFailureClass
+from windlass.model.pods import PodPhase
 from windlass.model.status import FrameworkStatus
 
 
@@ -34,7 +39,9 @@ RETRY_IF_FAILED = -1
 RetryCount = Annotated[int, msgspec.Meta(ge=ALWAYS_RETRY, le=2**31 - 1)]
 TaskCount = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+INDEXES_PATTERN = "^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$"
 
 
 class RetryBackoff(Sparse, frozen=True):
@@ -64,10 +71,77 @@ class CompletionPolicySpec(Sparse, frozen=True):
     min_succeeded_task_count: TaskCount = 0
 
 
+class CompletionRule(Sparse, frozen=True, kw_only=True):
+    """A rule that completes the Framework attempt. Exactly one of the fields allSucceeded and min… is set. The attempt
+    succeeds with allSucceeded and minSucceededTaskCount, and fails with the others."""
+
+    name: str = ""
+    """Name of the rule in messages."""
+    task_roles: tuple[str, ...] = ()
+    """Roles of the selected tasks. Absent: all roles."""
+    task_indexes: Annotated[str, msgspec.Meta(pattern=INDEXES_PATTERN)] | None = None
+    """Indexes of the selected tasks in each role, e.g. 0-3,7. Absent: all indexes."""
+    after_all: bool = False
+    """Evaluate the rule only when all selected tasks have completed."""
+    all_succeeded: bool = False
+    """All selected tasks have succeeded."""
+    min_succeeded_task_count: PositiveCount | None = None
+    """Number of selected tasks that have succeeded."""
+    min_failed_task_count: PositiveCount | None = None
+    """Number of selected tasks that have failed and are not retried."""
+    phrases: tuple[str, ...] = ()
+    """With minFailedTaskCount: count only failures with one of these phrases."""
+    code_ranges: tuple[IntRange, ...] = ()
+    """With minFailedTaskCount: count only failures with a completion code in one of these ranges."""
+    min_failed_attempt_count: PositiveCount | None = None
+    """Number of failed attempts of the selected tasks, including those that were retried and counted."""
+    min_container_restart_count: PositiveCount | None = None
+    """Number of container restarts in the existing pods of the selected tasks."""
+    phases: tuple[PodPhase, ...] = ()
+    """With minContainerRestartCount: count only pods in one of these phases."""
+    type: CompletionType | None = None
+    """Type of the failure of the attempt, for fancyRetryPolicy. Absent: the type of the failure that met the rule."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the attempt succeeds when the rule is met."""
+        return self.all_succeeded or self.min_succeeded_task_count is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_indexes(written: str) -> tuple[range, ...] | None:
+    """Return the ranges of indexes such as `0-3,7`; None if they are invalid."""
+    if re.fullmatch(INDEXES_PATTERN, written) is None:
+        return None
+    ends = [part.split("-") for part in written.split(",")]
+    ranges = tuple(range(int(pair[0]), int(pair[-1]) + 1) for pair in ends)
+    return ranges if all(ranges) else None
+
+
+class StartCondition(StrEnum):
+    RUNNING = "Running"
+    """The task has run."""
+    READY = "Ready"
+    """The pod of the task is ready, or the task has succeeded."""
+    SUCCEEDED = "Succeeded"
+    """The task has succeeded."""
+
+
+class StartAfter(Sparse, frozen=True):
+    """A role whose tasks must have reached a condition before the first pod of this role is created."""
+
+    task_role: str
+    condition: StartCondition
+    min_task_count: PositiveCount | None = None
+    """Number of its tasks that must have reached the condition. Absent: all."""
+
+
 class TaskSpec(Sparse, frozen=True):
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     pod_graceful_deletion_timeout_sec: Seconds | None = None
     """Time after which a terminating pod is deleted by force. Absent: never."""
+    pod_failure_spec: tuple[TaskFailureClass, ...] = ()
+    """Failure classes of these tasks, which are tried before those of the controller."""
     pod: Json = {}
     """A Kubernetes pod template."""
 
@@ -78,6 +152,10 @@ class TaskRoleSpec(Sparse, frozen=True):
     name: Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
     task_number: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 0
     framework_attempt_completion_policy: CompletionPolicySpec = CompletionPolicySpec()
+    start_after: tuple[StartAfter, ...] = ()
+    """Roles that start before this one. All conditions must be reached."""
+    parallelism: PositiveCount | None = None
+    """Maximum number of pods of this role at a time; tasks with lower indexes come first. Absent: no limit."""
     task: TaskSpec = TaskSpec()
 
 
@@ -86,6 +164,9 @@ class FrameworkSpec(Sparse, frozen=True):
     execution_type: ExecutionType = ExecutionType.START
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     task_roles: tuple[TaskRoleSpec, ...] = ()
+    completion_policies: tuple[CompletionRule, ...] = ()
+    """Rules over all roles, before the frameworkAttemptCompletionPolicy of the roles. The first rule that is met
+    decides."""
     completed_pods: CompletedPods = CompletedPods.DELETE
     suspend: bool = False
     """End the attempt and wait without pods until this field is false again."""
@@ -95,6 +176,14 @@ class FrameworkSpec(Sparse, frozen=True):
     """Maximum time of all attempts together; suspended time does not count."""
     ttl_seconds_after_finished: Seconds | None = None
     """Time to keep a completed Framework. Absent: the controller's configuration decides."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the spec has a field of completion rules, failure classes, start order or parallelism."""
+        return bool(self.completion_policies) or any(
+            role.start_after or role.task.pod_failure_spec or role.parallelism is not None
+            for role in self.task_roles
+        )
 
     def role(self, name: str) -> TaskRoleSpec | None:
         return next((role for role in self.task_roles if role.name == name), None)

@@ -20,6 +20,8 @@ class GangMember(Sparse, frozen=True):
     ip: str = ""
     port: int = 0
     """Port of this member if pods share one network. 0: the port of its role."""
+    dns_name: str = ""
+    """DNS name that the pod template sets. Empty: {role}-{index} in the service."""
 
 
 class GangRole(Sparse, frozen=True):

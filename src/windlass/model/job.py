@@ -5,6 +5,7 @@ FrameworkController.
 """
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -13,7 +14,7 @@ from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.companions import Companion, CompanionSpec, Hub, Jupyter, TensorBoard
 from windlass.model.feature_annotations import Runtime, TaskRange
-from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
+from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count, StartCondition
 from windlass.model.resources import Port, Quantity, Resources
 
 VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
@@ -40,6 +41,20 @@ Value = Annotated[
         "{secretKeyRef: {name: keys, key: token}}"
     ),
 ]
+
+
+class ProcessesByDevice(StrEnum):
+    """Numbers of processes that torchrun determines in the task."""
+
+    AUTO = "auto"
+    """One per GPU, without GPUs one per CPU."""
+    CPU = "cpu"
+    """One per CPU."""
+    GPU = "gpu"
+    """One per GPU."""
+
+
+Processes = Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)] | ProcessesByDevice
 
 
 class Retry(Sparse, frozen=True, kw_only=True):
@@ -149,6 +164,14 @@ class Elastic(Sparse, frozen=True, kw_only=True):
     """Maximum number of tasks, also for `windlass scale`."""
 
 
+class JobCompletion(Sparse, frozen=True, kw_only=True):
+    """What completes the job."""
+
+    task: Annotated[str, msgspec.Meta(pattern=names.TASK_PATTERN)]
+    """Task whose success is the success of the job, e.g. worker-0. A failure of any task still ends the job, unless
+    the `completion` of its role says otherwise."""
+
+
 class Role(Sparse, frozen=True, kw_only=True):
     """A number of identical tasks. Fields here override those of the job."""
 
@@ -158,8 +181,11 @@ class Role(Sparse, frozen=True, kw_only=True):
     """Container image. Default: the job's."""
     command: Command | None = None
     """Command. Default: the job's."""
+    container: DnsLabel = ""
+    """Name of the container that runs the command. Default: the job's."""
     idle: bool | None = None
-    """Run an idle TensorFlow server instead of a command, for a notebook or another client. Default: the job's."""
+    """Run an idle TensorFlow server instead of a command, for a notebook or another client; false: run the entrypoint
+    of the image. Default: the job's."""
     env: dict[Variable, Value] = {}
     """Environment variables, added to those of the job."""
     resources: Resources | None = None
@@ -176,6 +202,11 @@ class Role(Sparse, frozen=True, kw_only=True):
     slots: Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)] | None = None
     """Number of processes that mpirun starts in each task (runtime mpi). Default: its GPUs, otherwise its whole CPUs,
     otherwise 1."""
+    processes_per_task: Processes | None = None
+    """Number of processes per task. Default: the job's."""
+    after: dict[RoleName, StartCondition] = {}
+    """Conditions that the tasks of other roles must have reached before the tasks of this role start, e.g.
+    {ps: Ready}: Running, Ready or Succeeded."""
     retry: Count | None = None
     """Number of restarts of a single task of this role. Default: `retry.task` of the job, at least 3 if the job has
     an elastic role."""
@@ -209,9 +240,11 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Command of every task; with mpi and a launcher, only of the launcher. A string without shell syntax is run
     directly, any other by /bin/sh; a list contains the program and its arguments. Without one, tasks with the runtime
     tensorflow run the entrypoint of their image."""
+    container: DnsLabel = ""
+    """Name of the container that runs the command. Default: the runtime, with plain main."""
     idle: bool | None = None
     """With tensorflow: run an idle TensorFlow server, for a notebook or another client, in every task that belongs to
-    the TensorFlow cluster and has no command."""
+    the TensorFlow cluster and has no command. false: tasks without a command run the entrypoint of their image."""
     roles: dict[RoleName, Role] = {}
     """Roles by name (lower-case letters and digits). At least one has a task."""
     env: dict[Variable, Value] = {}
@@ -245,6 +278,11 @@ class Job(Sparse, frozen=True, kw_only=True):
     plain."""
     barrier: bool = False
     """Start the tasks only when all of them have addresses. Always on with mpi."""
+    processes_per_task: Processes | None = None
+    """Number of processes per task: with pytorch those of torchrun (a number, auto, cpu or gpu), with mpi the `slots`
+    (a number). Default: torchrun starts one, mpirun as many as the `slots`."""
+    completion: JobCompletion | None = None
+    """What completes the job. Default: depends on the runtime and on the `completion` of the roles."""
     retry: Restarts = Retry()
     """Numbers of retries. A single number sets `job`."""
     pending_deadline: Duration | None = None
@@ -267,6 +305,9 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Annotations of the Framework or, with `windlass render --target plain`, of the Jobs and StatefulSets."""
     pod: Json = {}
     """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
+    framework: Json = {}
+    """Fields of the spec of the Framework, merged into the spec that is made from the job, e.g. completionPolicies.
+    Roles in `taskRoles` are merged by name; null removes a field."""
 
     @property
     def elastic_ranges(self) -> dict[str, TaskRange]:

@@ -12,6 +12,8 @@ DEFAULT_NAMESPACE = "default"
 DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
 """Without hyphens, so that `{framework}-{role}-{index}` is unambiguous and `FB_{ROLE}_IPS` a valid shell name."""
+TASK_PATTERN = "^[a-z0-9]{1,63}-(0|[1-9][0-9]{0,4})$"
+"""A task as {role}-{index}."""
 
 HOSTNAME_LIMIT = 63
 """Longer pod names are truncated in the hostname."""
@@ -46,6 +48,11 @@ SLOTS_ANNOTATION = "windlass.dev/slots"
 IDLE_ANNOTATION = "windlass.dev/idle"
 """On a Framework with the runtime `tensorflow`: the roles, separated by commas, whose tasks without a command run an
 idle server. `true`: all roles of the cluster, `false`: none."""
+SSH_KEY_ANNOTATION = "windlass.dev/ssh-key"
+"""On a job: `true` if every submission generates an SSH key, as with the runtime mpi."""
+SSH_KEY_FILE = "id_ed25519"
+"""Key of the Secret with the private SSH key."""
+SSH_AUTHORIZED_KEYS_FILE = "authorized_keys"
 PORTS_ANNOTATION = "windlass.dev/ports"
 """On the ConfigMap of an attempt: the port of the first task of each role if pods share one network."""
 
@@ -101,6 +108,11 @@ def host_name(role: str, index: int) -> str:
 
 def service_name(framework: str) -> str:
     return framework
+
+
+def ssh_secret_name(job: str) -> str:
+    """Return the name of the Secret with the SSH key of a job."""
+    return f"{job}-ssh"
 
 
 def gang_name(framework: str, config_map_uid: str) -> str:

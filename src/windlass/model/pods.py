@@ -119,6 +119,12 @@ class ContainerState(Sparse, frozen=True):
 class ContainerStatus(Sparse, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
+    restart_count: int = 0
+
+
+class PodCondition(Sparse, frozen=True):
+    type: str = ""
+    status: str = ""
 
 
 class PodSpecView(Sparse, frozen=True):
@@ -133,6 +139,7 @@ class PodStatusView(Sparse, frozen=True):
     host_ip: str = ""
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
     start_time: datetime | None = None
     """Time at which the kubelet accepted the pod, before it pulls images."""
 
@@ -147,6 +154,15 @@ class PodView(ObjectView, frozen=True):
     def containers(self) -> tuple[ContainerStatus, ...]:
         """Statuses of all containers, init containers first."""
         return self.status.init_container_statuses + self.status.container_statuses
+
+    @property
+    def restart_count(self) -> int:
+        """Number of restarts of all containers, including init containers."""
+        return sum(container.restart_count for container in self.containers)
+
+    def has_condition(self, condition_type: str) -> bool:
+        """Return whether the condition is True."""
+        return any(each.type == condition_type and each.status == "True" for each in self.status.conditions)
 
     @property
     def is_terminal(self) -> bool:

@@ -103,10 +103,20 @@ def describe_failure(
     attempt = describe_attempt(status.retry_policy_status, spec.retry_policy) if with_attempt else ""
     task = find_task(status, completion.trigger)
     ended = None if task is None else task.attempt_status.completion_status
-    is_ended_by_task = ended is not None and ended.code == completion.code
+    is_rule = completion.code == CompletionCode.COMPLETION_RULE_FAILED
+    if is_rule and completion.trigger is not None:
+        attempt = f" ({completion.trigger.message}){attempt}"
+    is_failed_task = ended is not None and ended.type.is_failed
+    is_ended_by_task = ended is not None and (
+        ended.code == completion.code
+        or (is_rule and is_failed_task and ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION)
+    )
     if completion.trigger is not None and task is not None and ended is not None and is_ended_by_task:
         name = names.host_name(completion.trigger.task_role_name, task.index)
         return describe_task_failure(name, task.attempt_status, ended, attempt, log)
+    if is_rule and completion.trigger is not None and task is not None:
+        name = names.host_name(completion.trigger.task_role_name, task.index)
+        return f"{name} met a completion rule{attempt}"
     diagnostics = readable_diagnostics(completion.diagnostics)
     parts = [part for part in (_phrase(completion), diagnostics) if part] or [completion.phrase]
     return f"{': '.join(parts)}{attempt}"

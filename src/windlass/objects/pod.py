@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from windlass.discovery import environment as discovery
-from windlass.discovery import tf_server
+from windlass.discovery import placeholders, tf_server
 from windlass.model import names
 from windlass.model.base import Json, manifest
 from windlass.model.feature_annotations import ALL, NONE, Barrier, requested_features
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.objects import barrier, environment, placeholders
+from windlass.objects import barrier, environment
 from windlass.objects.attempt import owner_reference
 
 
@@ -168,9 +168,14 @@ def _with_tensorflow_server(spec: Json) -> Json:
 
 
 def _with_dns_name(spec: Json, framework: str, role: str, index: int) -> Json:
-    """Set hostname and subdomain. A pod on the host network also needs a DNS policy to resolve names of Services."""
-    hostname, subdomain = names.host_name(role, index), names.service_name(framework)
-    changed = {**spec, "hostname": hostname, "subdomain": subdomain}
+    """Set hostname and subdomain, unless the template does (see `discovery.peers`). A pod on the host network also
+    needs a DNS policy to resolve names of Services."""
+    hostname = spec.get("hostname") or names.host_name(role, index)
+    changed = {
+        **spec,
+        "hostname": hostname,
+        "subdomain": spec.get("subdomain") or names.service_name(framework),
+    }
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
         changed["dnsPolicy"] = "ClusterFirstWithHostNet"
     return changed

@@ -1,5 +1,7 @@
 """Decode files with jobs, Frameworks, configs and other objects: bytes in, values out. Jobs are not rendered here.
 
+Jobs of other systems, e.g. TFJobs, are converted to job files first.
+
 Modules that only jobs need are imported on demand, because `windlass lint` of a Framework should be quick.
 """
 
@@ -8,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.convert import kinds
+from windlass.convert.conversion import Conversion
 from windlass.jobfile import cluster_config, overrides, reader
 from windlass.jobfile.overrides import Overrides
 from windlass.model import names
@@ -76,6 +80,8 @@ class Contents(msgspec.Struct, frozen=True):
     """Errors and warnings in the order of lines."""
     configs: "tuple[ConvertedConfig, ...]" = ()
     """Configs. Their jobs are also among the submissions."""
+    conversions: tuple[Conversion, ...] = ()
+    """Jobs of other systems. Their jobs are also among the submissions, and their objects among the manifests."""
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -112,6 +118,10 @@ class _Item(msgspec.Struct, frozen=True):
 
     node: tree.Node
     path: str = ""
+    conversion: Conversion | None = None
+    """The conversion that the document is the result of."""
+    original: tree.Node | None = None
+    """The object that was converted."""
 
     @property
     def kind(self) -> str | None:
@@ -123,7 +133,7 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def is_job(self) -> bool:
-        return not self.is_config and reader.is_job(self.node)
+        return self.conversion is not None or (not self.is_config and reader.is_job(self.node))
 
     @property
     def is_framework(self) -> bool:
@@ -166,7 +176,7 @@ def read(
     templates = templates or {}
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
-    items = [item for document in documents for item in _items(document.root)]
+    items = _converted([item for document in documents for item in _items(document.root)])
     if changes:
         items, errors = _overridden(items, changes)
         if errors:
@@ -186,8 +196,12 @@ def read(
         ),
         *(Submission(job=job, plain_prefix=config.prefix) for config in configs for job in config.jobs),
     )
-    manifests = tuple(tree.plain(item.node) for item in items if item.is_other)
-    return Contents(submissions, manifests, found, configs)
+    conversions = tuple(item.conversion for item in items if item.conversion is not None)
+    manifests = (
+        *(tree.plain(item.node) for item in items if item.is_other),
+        *(body for conversion in conversions for body in conversion.objects),
+    )
+    return Contents(submissions, manifests, found, configs, conversions)
 
 
 def _diagnostics(
@@ -211,6 +225,41 @@ def _diagnostics(
         yield from _check_names(items, namespace)
 
 
+def _converted(items: Sequence[_Item]) -> list[_Item]:
+    """Return the items with jobs of other systems converted, and without the objects that became part of one."""
+    found = [None if item.is_job or item.is_config else kinds.kind_of(item.node) for item in items]
+    if not any(found):
+        return list(items)
+    has_jobs = any(item.is_submission or item.is_config for item in items)
+    has_jobs = has_jobs or any(kind is not None and not kind.is_fallback for kind in found)
+    chosen = [None if kind is None or (kind.is_fallback and has_jobs) else kind for kind in found]
+    others = [
+        tree.plain(item.node)
+        for item, kind in zip(items, chosen, strict=True)
+        if kind is None and isinstance(item.node, tree.Mapping) and not kinds.has_invalid(item.node)
+    ]
+    converted: list[_Item] = []
+    used: list[Json] = []
+    for item, kind in zip(items, chosen, strict=True):
+        if kind is None:
+            converted.append(item)
+            continue
+        conversion = kinds.convert(tree.plain(item.node), kind, others)
+        used += conversion.used
+        converted.append(_Item(kinds.job_node(conversion, item.node), item.path, conversion, item.node))
+    return [item for item in converted if not used or item.conversion or tree.plain(item.node) not in used]
+
+
+def _check_converted(item: _Item, conversion: Conversion) -> Iterator[Diagnostic]:
+    """Check a converted job. The diagnostics refer to the original, whose files are in its image."""
+    from windlass.render import validation
+
+    yield from kinds.diagnostics_of(conversion, item.original or item.node, item.path)
+    if not conversion.is_refused:
+        for diagnostic in validation.check(item.node, ""):
+            yield kinds.in_original(_with_final_severity(diagnostic, item), conversion, item.path)
+
+
 def _overridden(items: Sequence[_Item], changes: Overrides) -> tuple[list[_Item], tuple[Diagnostic, ...]]:
     """Return the items with changed job files, and errors."""
     jobs = {at: item.node for at, item in enumerate(items) if item.is_job}
@@ -221,7 +270,11 @@ def _overridden(items: Sequence[_Item], changes: Overrides) -> tuple[list[_Item]
         return list(items), (diagnostics.error(at, "", message),)
     changed, errors = overrides.applied(mappings, changes)
     nodes = dict(zip(jobs, changed, strict=True))
-    return [_Item(nodes[at], item.path) if at in nodes else item for at, item in enumerate(items)], errors
+    changed_items = [
+        msgspec.structs.replace(item, node=nodes[at]) if at in nodes else item
+        for at, item in enumerate(items)
+    ]
+    return changed_items, errors
 
 
 def _items(root: tree.Node) -> Iterator[_Item]:
@@ -241,6 +294,8 @@ def _check(
     if not isinstance(node, tree.Mapping):
         expected = "a job file, or an object: a mapping with apiVersion, kind and metadata"
         yield from structural_validation.wrong_value(node, expected, item.path)
+    elif item.conversion is not None:
+        yield from _check_converted(item, item.conversion)
     elif item.is_config:
         from windlass.render import cluster_config as render_config
 

@@ -89,6 +89,6 @@ def literal(text: str) -> str:
 def _security_context(job: Job, role: Role) -> Json:
     spec: Json = pods.template(job, role, None, has_own_mounts=False).get("spec") or {}
     for task_container in spec.get("containers") or ():
-        if task_container.get("name") == pods.container_name(job):
+        if task_container.get("name") == pods.container_name(job, role):
             return task_container.get("securityContext") or {}
     return {}

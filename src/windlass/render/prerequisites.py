@@ -33,7 +33,7 @@ def objects_of(
     """
     bodies: dict[Part, Iterable[Json]] = {
         Part.SECRETS: _secrets(job),
-        Part.SSH: (ssh.secret(job, ssh_key),) if ssh.is_needed(job) else (),
+        Part.SSH: (ssh.secret(job, ssh_key),) if ssh.has_key(job) else (),
         Part.VOLUMES: servers.volumes(job),
         Part.NFS: servers.server(job, share),
         Part.CODE: _code(job, archive),

@@ -110,10 +110,15 @@ def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
         case ("spec", "taskRoles", int(index), *rest):
             role = framework["spec"]["taskRoles"][index]
             yield from _role_candidates(role, tuple(rest))
+            yield ("framework", "taskRoles")
             yield ("roles", role["name"])
         case ("spec", "taskRoles"):
             yield ("roles",)
+        case ("spec", "completionPolicies", *_):
+            yield ("framework", "completionPolicies")
+            yield ("completion",)
         case ("spec", str(key), *_):
+            yield ("framework", key)
             yield (_SPEC_FIELDS.get(key, key),)
 
 
@@ -127,6 +132,8 @@ def _role_candidates(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
         case ("frameworkAttemptCompletionPolicy", *rest):
             yield ("roles", role["name"], "completion", *(str(key) for key in rest))
             fields = ("completion",)
+        case ("startAfter", *_):
+            fields = ("after",)
         case ("task", "retryPolicy", *_):
             fields = ("retry",)
         case ("task", "pod", "spec", "containers", 0, "env", int(index), *_):

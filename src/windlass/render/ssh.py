@@ -56,16 +56,18 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 def is_needed(job: Job) -> bool:
+    """Return whether the tasks of the job connect to each other by ssh."""
     return job.runtime is Runtime.MPI
 
 
-def secret_name(job: str) -> str:
-    return f"{job}-ssh"
+def has_key(job: Job) -> bool:
+    """Return whether the job has a Secret with an SSH key."""
+    return is_needed(job) or job.annotations.get(names.SSH_KEY_ANNOTATION) == "true"
 
 
 def secret(job: Job, key: KeyPair | None) -> Json:
     """Return the Secret. Without a key it has only the scripts, for a plan that is not applied."""
-    metadata = helper_pods.metadata(job, secret_name(job.name))
+    metadata = helper_pods.metadata(job, names.ssh_secret_name(job.name))
     metadata["annotations"] = {"kubernetes.io/description": _DESCRIPTION}
     files = dict(ssh_scripts.SCRIPTS)
     if key is not None:
@@ -95,7 +97,7 @@ def with_ssh(template: Json, job: Job, role: str) -> Json:
             "volumes": [*_volumes(job.name), *(spec.get("volumes") or ())],
         },
     }
-    slots = job.roles[role].slots
+    slots = job.roles[role].slots or job.roles[role].processes_per_task or job.processes_per_task
     if slots is None:
         return changed
     metadata = template.get("metadata") or {}
@@ -129,7 +131,7 @@ def _volumes(job: str) -> list[Json]:
         for name in files
     ]
     return [
-        {"name": _VOLUME, "secret": {"secretName": secret_name(job), "items": items}},
+        {"name": _VOLUME, "secret": {"secretName": names.ssh_secret_name(job), "items": items}},
         {"name": _STATE_VOLUME, "emptyDir": {"medium": "Memory"}},
     ]
 

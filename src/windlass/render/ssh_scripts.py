@@ -5,14 +5,15 @@ some cases, so the scripts copy it to a file that only their user can read, in a
 """
 
 from windlass.discovery import mpi
+from windlass.model import names
 
 FOLDER = "/windlass/ssh"
 """Folder of the Secret."""
 STATE_FOLDER = "/windlass/ssh-state"
 PRIVILEGE_SEPARATION_FOLDER = "/run/sshd"
 """Folder that sshd of Debian and Ubuntu requires as root."""
-KEY = "id_ed25519"
-AUTHORIZED_KEYS = "authorized_keys"
+KEY = names.SSH_KEY_FILE
+AUTHORIZED_KEYS = names.SSH_AUTHORIZED_KEYS_FILE
 KNOWN_HOSTS = "known_hosts"
 POD_IP_VARIABLE = "WINDLASS_POD_IP"
 WAITING_SECONDS = 600

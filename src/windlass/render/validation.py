@@ -14,7 +14,7 @@ from windlass.jobfile import volumes as jobfile_volumes
 from windlass.model import role_names
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
-from windlass.model.job import Job
+from windlass.model.job import Job, Role
 from windlass.render import code, source_map, ssh, ssh_scripts
 from windlass.render.framework import builder, completion
 from windlass.render.storage import volumes
@@ -53,6 +53,7 @@ def check(node: tree.Node, path: str, check_files: FileCheck | None = None) -> I
         *_check_commands(node, job, path),
         *_check_idle(node, job, path),
         *_check_slots(node, job, path),
+        *_check_completion(node, job, path),
         *_check_leaders(node, job, path),
         *_check_elastic(node, job, path),
         *_check_mount_paths(node, job, path),
@@ -96,6 +97,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
             completion.has_command(job, role)
             or completion.is_ssh_server(job, name)
             or completion.is_idle_server(job, name)
+            or completion.runs_entrypoint(job, name)
         )
         if role.tasks == 0 or has_command:
             continue
@@ -118,6 +120,30 @@ def _check_slots(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic
             position = tree.dig(node, "roles", name, "slots") or node
             message = f"found slots with the runtime {job.runtime}: only mpi has slots. Remove the field"
             yield diagnostics.error(position, diagnostics.field(path, "roles", name, "slots"), message)
+        yield from _check_processes(
+            tree.dig(node, "roles", name), role, job, diagnostics.field(path, "roles", name)
+        )
+    yield from _check_processes(node, job, job, path)
+
+
+def _check_processes(node: tree.Node | None, owner: Job | Role, job: Job, path: str) -> Iterator[Diagnostic]:
+    position = tree.dig(node, "processesPerTask")
+    if position is None or owner.processes_per_task is None:
+        return
+    problem = ""
+    if job.runtime not in (Runtime.MPI, Runtime.PYTORCH):
+        problem = (
+            f"found processesPerTask with the runtime {job.runtime}: only pytorch and mpi have it. Remove it"
+        )
+    elif job.runtime is Runtime.MPI and not isinstance(owner.processes_per_task, int):
+        problem = (
+            f"found {owner.processes_per_task} with the runtime mpi, expected a number. Without the field, a task has "
+            "one process per GPU, or per CPU without GPUs"
+        )
+    elif isinstance(owner, Role) and owner.slots is not None:
+        problem = "found slots and processesPerTask, which mean the same: remove one of them"
+    if problem:
+        yield diagnostics.error(position, diagnostics.field(path, "processesPerTask"), problem)
 
 
 def _check_idle(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
@@ -161,6 +187,26 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
             "have succeeded, whatever the other roles do. Merge these roles, or set a completion"
         )
         yield diagnostics.warning(*_role_location(node, default_leaders[1], path), message)
+
+
+def _check_completion(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+    """Check that the task of `completion` and the roles of `after` exist."""
+    if job.completion is not None:
+        role, _, index = job.completion.task.rpartition("-")
+        if role not in job.roles or int(index) >= job.roles[role].tasks:
+            known = [f"{name}-0 to {name}-{role.tasks - 1}" for name, role in job.roles.items() if role.tasks]
+            message = (
+                f"found {diagnostics.quoted(job.completion.task)}, but the job has {' and '.join(known)}"
+            )
+            position = tree.dig(node, "completion", "task") or node
+            yield diagnostics.error(position, diagnostics.field(path, "completion", "task"), message)
+    for name, role_spec in job.roles.items():
+        for other in role_spec.after:
+            if other not in job.roles:
+                at = diagnostics.field(path, "roles", name, "after")
+                advice = diagnostics.did_you_mean(other, tuple(job.roles))
+                message = f"unknown role {diagnostics.quoted(other)}. {advice}"
+                yield diagnostics.error(tree.dig(node, "roles", name, "after") or node, at, message)
 
 
 def _check_elastic(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:

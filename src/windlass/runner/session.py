@@ -12,7 +12,7 @@ import msgspec
 
 from windlass.client.connection import Connection
 from windlass.client.submit import apply
-from windlass.client.submit.plan import SubmitPlan
+from windlass.client.submit.plan import PlannedJob, SubmitPlan
 from windlass.client.submit.progress import PasswordGenerated, Progress
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
@@ -112,6 +112,8 @@ class Session:
 
     async def _run(self) -> list[Verdict]:
         await _create_definitions(self._transport, self._plan)
+        if self._cluster.is_ephemeral and any(map(_may_have_own_barrier, self._plan.jobs)):
+            await grants.let_pods_read_frameworks(self._transport)
         controller = None if self._cluster.has_controller else self._start(self._run_controller())
         if not self._cluster.is_ephemeral:
             await self._watcher.ignore_existing_events()
@@ -303,6 +305,11 @@ async def _create_definitions(transport: Transport, plan: SubmitPlan) -> None:
 
 def _uses_gang(job: Manifest) -> bool:
     return requested_features(job.framework["metadata"].get("annotations") or {}).uses_gang
+
+
+def _may_have_own_barrier(job: PlannedJob) -> bool:
+    """Return whether a Framework was written by hand, perhaps with a barrier that reads the Framework."""
+    return job.submission.framework is not None and not _uses_gang(job)
 
 
 async def _submit(

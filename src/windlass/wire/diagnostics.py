@@ -78,6 +78,8 @@ class Rule(StrEnum):
 
     MISSING_FILE = "missing-file"
     """A file or folder of this machine that does not exist or cannot be sent."""
+    CONVERSION = "conversion"
+    """A field of a job of another system, e.g. a TFJob, that has no effect or cannot be converted."""
     DOUBTFUL = "doubtful"
     """Another probable mistake."""
 

@@ -12,7 +12,7 @@ import msgspec
 from windlass.model import names
 from windlass.model.feature_annotations import Runtime, elastic_ranges, requested_features, unknown_values
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
-from windlass.wire import diagnostics
+from windlass.wire import diagnostics, rule_validation
 
 MAX_TASKS = 16_000
 """The compressed status of this many running tasks takes about 1.5 MiB, the limit of etcd."""
@@ -37,6 +37,7 @@ def semantic_error(framework: Framework) -> str:
         and all(_is_a_role_name(role.name) and 0 <= role.task_number <= MAX_TASK_NUMBER for role in roles)
         and len({role.name for role in roles}) == len(roles)
         and sum(role.task_number for role in roles) <= MAX_TASKS
+        and not (framework.spec.has_rules and any(rule_validation.problems(framework.spec)))
         and not (framework.metadata.annotations and annotation_problems(framework))
     )
     if is_valid:
@@ -64,7 +65,7 @@ def _problems(framework: Framework) -> list[str]:
             f"spec.taskRoles: found {tasks} tasks, expected at most {MAX_TASKS} in all roles together: the status of "
             "more cannot be stored. Split them into several Frameworks."
         )
-    return [*problems, *annotation_problems(framework)]
+    return [*problems, *rule_validation.problems(framework.spec), *annotation_problems(framework)]
 
 
 def _role_problems(role: TaskRoleSpec, path: str, first_index: int, index: int) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from windlass.model import job, names, resources
+from windlass.model import framework, job, names, resources
 from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.yaml import tree
@@ -27,6 +27,8 @@ _EXPLANATIONS = {
     names.DNS_LABEL_PATTERN: (
         "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
     ),
+    names.TASK_PATTERN: "a task such as worker-0: the name of a role and an index",
+    framework.INDEXES_PATTERN: "indexes of tasks such as 0-3,7",
     resources.GPU_RESOURCE_PATTERN: "nvidia.com/gpu, amd.com/gpu, or a MIG instance such as nvidia.com/mig-1g.10gb",
     job.VARIABLE_PATTERN: (
         "the name of a variable: letters, digits, underscores, hyphens and dots, not starting with a digit"

@@ -121,7 +121,7 @@ def render(
     arguments = RenderArguments(
         job_files.display_name(path), target or default_target, namespace, nfs_server, only
     )
-    data = _yaml(_rendered(source, arguments), arguments)
+    data = rendered_yaml(source, arguments)
     if out is None:
         safe_streams.write_data(data)
         return
@@ -129,6 +129,11 @@ def render(
         atomic_files.create(Path(out), data, may_replace=True)
     except OSError as error:
         raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
+
+
+def rendered_yaml(source: "Source", arguments: RenderArguments) -> bytes:
+    """Return the selected objects as YAML. Raises CommandError."""
+    return _yaml(_rendered(source, arguments), arguments)
 
 
 def _needs_code(only: tuple[str, ...]) -> bool:
@@ -222,17 +227,18 @@ def _job_objects(
 
 
 def _ssh_key(job: "Job", arguments: RenderArguments) -> "KeyPair | None":
-    """Generate the SSH key of an MPI job if the Secret with it is printed, and report that."""
+    """Generate the SSH key of a job if the Secret with it is printed, and report that."""
     from windlass.client.prerequisites import ssh_keys
+    from windlass.model import names
     from windlass.render import ssh
 
     is_printed = not arguments.only or Part.SSH in arguments.only
-    if not ssh.is_needed(job) or not is_printed:
+    if not ssh.has_key(job) or not is_printed:
         return None
     _print(
         arguments,
-        f"generated an SSH key for the job {job.name}: Secret {ssh.secret_name(job.name)} contains the private key, so "
-        "keep the output confidential",
+        f"generated an SSH key for the job {job.name}: Secret {names.ssh_secret_name(job.name)} contains the private "
+        "key, so keep the output confidential",
     )
     return ssh_keys.generate()
 

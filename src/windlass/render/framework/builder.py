@@ -9,7 +9,7 @@ from windlass.model.framework import CompletedPods, CompletionPolicySpec, Execut
 from windlass.model.job import Job, Role
 from windlass.render import ssh
 from windlass.render.code import Code
-from windlass.render.framework import completion, pods
+from windlass.render.framework import completion, pods, spec_merge
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import durations
 
@@ -22,7 +22,8 @@ def framework(
     """Return the Framework of a job. `has_own_mounts`: whether pods have their own mounts, so that any mountPath is
     possible. If not, there is no progress file, and shmSize has no effect."""
     spec = _spec(job, code, share, has_own_mounts=has_own_mounts)
-    return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
+    merged = spec_merge.merge_spec(spec, job.framework) if job.framework else spec
+    return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=merged)
 
 
 def _metadata(job: Job) -> Json:
@@ -54,6 +55,7 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_own_mounts: b
         **({"description": job.description} if job.description else {}),
         "executionType": str(ExecutionType.START),
         "retryPolicy": _retries(job.retries.job, job.retries.transient),
+        **completion.job_completion(job),
         "completedPods": str(CompletedPods.KEEP),
         **{
             name: math.ceil(durations.parse(duration))
@@ -65,6 +67,7 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_own_mounts: b
                 "name": name,
                 "taskNumber": role.tasks,
                 "frameworkAttemptCompletionPolicy": _completion(policies[name]),
+                **_start_after(role),
                 "task": {
                     "retryPolicy": _retries_of_task(job, role),
                     "pod": ssh.with_ssh(
@@ -82,6 +85,11 @@ def _completion(policy: CompletionPolicySpec) -> Json:
         "minFailedTaskCount": policy.min_failed_task_count,
         "minSucceededTaskCount": policy.min_succeeded_task_count,
     }
+
+
+def _start_after(role: Role) -> Json:
+    conditions = [{"taskRole": name, "condition": str(condition)} for name, condition in role.after.items()]
+    return {"startAfter": conditions} if conditions else {}
 
 
 def task_retries(job: Job, role: Role) -> int:

@@ -31,12 +31,26 @@ _NEVER = -1
 
 
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
-    leader_names = leaders(job)
+    leader_names = leaders(job) if job.completion is None else ()
     are_counted = has_non_leaders(job) or bool(job.elastic_ranges)
     return {
         name: role.completion or _policy(name, role, is_counted=name in leader_names and are_counted)
         for name, role in job.roles.items()
     }
+
+
+def job_completion(job: Job) -> Json:
+    """Return the field of the Framework for a job whose success is that of one task."""
+    if job.completion is None:
+        return {}
+    role, _, index = job.completion.task.rpartition("-")
+    rule = {
+        "name": f"{job.completion.task} succeeded",
+        "taskRoles": [role],
+        "taskIndexes": index,
+        "minSucceededTaskCount": 1,
+    }
+    return {"completionPolicies": [rule]}
 
 
 def leaders(job: Job) -> tuple[str, ...]:
@@ -69,6 +83,12 @@ def is_endless(job: Job, name: str) -> bool:
 def is_idle_server(job: Job, name: str) -> bool:
     """Return whether the tasks of the role run an idle TensorFlow server."""
     return bool(_idle(job, name)) and name in commandless_roles(job)
+
+
+def runs_entrypoint(job: Job, name: str) -> bool:
+    """Return whether the tasks of the role run the entrypoint of their image, as the job says with `idle: false`."""
+    role = job.roles[name]
+    return _idle(job, name) is False and bool(role.image or job.image) and not has_command(job, role)
 
 
 def commandless_roles(job: Job) -> tuple[str, ...]:
@@ -119,7 +139,7 @@ def has_command(job: Job, role: Role) -> bool:
 
 
 def _has_command_in_pod(job: Job, role: Role) -> bool:
-    return any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
+    return any(_has_command(pod, pods.container_name(job, role)) for pod in (job.pod, role.pod))
 
 
 def _has_command(pod: Json, name: str) -> bool:

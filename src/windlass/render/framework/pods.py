@@ -19,6 +19,7 @@ NO_IMAGE = "windlass.dev/this-machine"
 PROGRESS_VARIABLE = "WINDLASS_PROGRESS"
 PROGRESS_FILE = f"{volumes.STATE_FOLDER}/progress"
 """File into which a program writes its progress as `STEP/TOTAL key=value`."""
+NPROC_VARIABLE = "PET_NPROC_PER_NODE"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
@@ -69,8 +70,9 @@ def restrict_to_nodes(spec: Json, nodes: Sequence[str]) -> Json:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, **required}}}
 
 
-def container_name(job: Job) -> str:
-    return "main" if job.runtime is Runtime.PLAIN else str(job.runtime)
+def container_name(job: Job, role: Role) -> str:
+    default = "main" if job.runtime is Runtime.PLAIN else str(job.runtime)
+    return role.container or job.container or default
 
 
 def image_of(job: Job, role: Role) -> str:
@@ -115,17 +117,23 @@ def _container(job: Job, role: Role, share: Share | None, *, has_own_mounts: boo
     port, command = port_of(job, role), command_of(job, role)
     variables = {**_secrets(job), **job.variables, **role.env}
     container: Json = {
-        "name": container_name(job),
+        "name": container_name(job, role),
         "image": image_of(job, role),
         "command": [] if command is None else commands.container_arguments(command, variables),
         "ports": [] if port is None else [{"containerPort": port}],
-        "env": _env(variables, has_own_mounts=has_own_mounts),
+        "env": _env({**_processes(job, role), **variables}, has_own_mounts=has_own_mounts),
         "envFrom": list(job.env_from),
         "resources": resources_of(role.resources or job.resources),
         "volumeMounts": volumes.mounts_of(job, role, share, has_own_mounts=has_own_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return _without_empty(container, keep="volumeMounts")
+
+
+def _processes(job: Job, role: Role) -> dict[str, Value]:
+    """Return the variable from which torchrun reads the number of its processes."""
+    processes = role.processes_per_task or job.processes_per_task
+    return {} if processes is None or job.runtime is not Runtime.PYTORCH else {NPROC_VARIABLE: processes}
 
 
 def _secrets(job: Job) -> dict[str, Value]:

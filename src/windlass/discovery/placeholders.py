@@ -3,6 +3,9 @@
 All pods of a role have one template, so its placeholders are located once (`find`), and `fill` changes only these
 places. FrameworkController replaces placeholders in the JSON text of the template, so placeholders in keys, e.g. of
 labels, are replaced too.
+
+In addition to those of FrameworkController there are `{{FC_FRAMEWORK_ATTEMPT_ID}}` and, for the index, a division, a
+remainder and a sum: `{{FC_TASK_INDEX/4}}`, `{{FC_TASK_INDEX%4}}`, `{{FC_TASK_INDEX+2}}`, `{{FC_TASK_INDEX/4+2}}`.
 """
 
 import operator
@@ -19,9 +22,16 @@ NAMES = (
     names.TASK_INDEX,
     names.CONFIGMAP_NAME,
     names.POD_NAME,
+    names.FRAMEWORK_ATTEMPT_ID,
 )
 
-_PLACEHOLDER = re.compile(r"\{\{(" + "|".join(NAMES) + r")\}\}")
+_PLACEHOLDER = re.compile(
+    r"\{\{(?:("
+    + "|".join(NAMES)
+    + r")|"
+    + names.TASK_INDEX
+    + r"(?:([/%])([1-9][0-9]{0,4}))?(?:\+([0-9]{1,5}))?)\}\}"
+)
 
 MAX_DEPTH = 100
 """Maximum depth of the search, so that no template exhausts the stack. No field of a pod is nested this deep."""
@@ -71,4 +81,16 @@ def fill(value: Any, places: Places | None, values: Mapping[str, str]) -> Any:
 
 
 def _replaced(text: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+    return _PLACEHOLDER.sub(lambda found: _value(found, values), text)
+
+
+def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    name, operation, divisor, summand = found.groups()
+    if name is not None:
+        return values[name]
+    number = int(values[names.TASK_INDEX])
+    if operation == "/":
+        number //= int(divisor)
+    elif operation == "%":
+        number %= int(divisor)
+    return str(number + int(summand or 0))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.objects import placeholders
+from windlass.discovery import placeholders
 
 VALUES = {name: name.removeprefix("FC_").lower() for name in placeholders.NAMES}
 
@@ -24,6 +24,7 @@ def filled(value: Any) -> Any:
         ("{{FC_POD_NAME}}", "pod_name"),
         ("a {{FC_POD_NAME}} and {{FC_TASK_INDEX}}{{FC_TASK_INDEX}}", "a pod_name and task_indextask_index"),
         ("{{FC_POD_NAME}}\n{{FC_POD_NAME}}", "pod_name\npod_name"),
+        ("{{FC_FRAMEWORK_ATTEMPT_ID}}", "framework_attempt_id"),
         ("{{{FC_POD_NAME}}}", "{pod_name}"),
         (["x", ["{{FC_POD_NAME}}"]], ["x", ["pod_name"]]),
         ({"a": {"b": ["{{FC_POD_NAME}}", 1]}, "c": None}, {"a": {"b": ["pod_name", 1]}, "c": None}),
@@ -62,6 +63,27 @@ def test_placeholders_are_replaced(value: Any, expected: Any) -> None:
 def test_other_text_is_not_changed(value: Any) -> None:
     assert placeholders.find(value) is None
     assert filled(value) is value
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("job-{{FC_TASK_INDEX/4}}-{{FC_TASK_INDEX%4}}", "job-2-3"),
+        ("{{FC_TASK_INDEX+3}}", "14"),
+        ("{{FC_TASK_INDEX/4+10}}", "12"),
+        ("{{FC_TASK_INDEX%4+0}}", "3"),
+        ("{{FC_TASK_INDEX/1}}{{FC_TASK_INDEX%1}}", "110"),
+        ("{{FC_TASK_INDEX/0}}", "{{FC_TASK_INDEX/0}}"),
+        ("{{FC_TASK_INDEX%0}}", "{{FC_TASK_INDEX%0}}"),
+        ("{{FC_TASK_INDEX*2}}", "{{FC_TASK_INDEX*2}}"),
+        ("{{FC_TASK_INDEX-1}}", "{{FC_TASK_INDEX-1}}"),
+        ("{{FC_TASK_INDEX /4}}", "{{FC_TASK_INDEX /4}}"),
+        ("{{FC_POD_NAME+1}}", "{{FC_POD_NAME+1}}"),
+    ],
+)
+def test_index_is_divided_and_added_to(template: str, expected: str) -> None:
+    values = {**VALUES, "FC_TASK_INDEX": "11"}
+    assert placeholders.fill(template, placeholders.find(template), values) == expected
 
 
 def test_unchanged_parts_are_shared() -> None:

@@ -1,0 +1,71 @@
+"""TFJob of the training operator.
+
+With a chief or master, its success is that of the job. Otherwise the job succeeds with worker-0, whatever the other
+workers do, unless `successPolicy` is AllWorkers. Any failed pod that is not restarted fails the job.
+"""
+
+from windlass.convert import training_environment as environment
+from windlass.convert import training_operator
+from windlass.convert.conversion import Draft
+from windlass.convert.fields import Kind
+from windlass.convert.training_operator import ReplicaKind
+from windlass.model import names
+
+REPLICAS = ReplicaKind(
+    field="tfReplicaSpecs",
+    types=("Chief", "Master", "PS", "Worker", "Evaluator"),
+    container="tensorflow",
+    port_name="tfjob-port",
+    port=names.DEFAULT_PORT,
+    restart_policy=training_operator.NEVER,
+)
+
+
+def convert(draft: Draft) -> None:
+    draft.put(("runtime",), "tensorflow", ("kind",))
+    replicas = training_operator.put_replicas(draft, REPLICAS)
+    training_operator.put_run_policy(draft, replicas)
+    dynamic = bool(draft.get("enableDynamicWorker"))
+    chiefs = [replicas[each] for each in ("Chief", "Master") if each in replicas]
+    if len(chiefs) > 1:
+        draft.refuse(("spec", REPLICAS.field, "Master"), "found Chief and Master: remove one of them")
+    for each in replicas.values():
+        training_operator.put_completion(
+            draft,
+            each,
+            decides=each in chiefs,
+            may_fail=dynamic and each.type == "Worker",
+        )
+    worker = replicas.get("Worker")
+    policy = draft.get("successPolicy")
+    if policy not in (None, "", "AllWorkers"):
+        draft.refuse(("spec", "successPolicy"), f"found {policy}, expected AllWorkers, or no successPolicy")
+    environment.put_tf_config(draft, replicas, is_dynamic=dynamic)
+    if chiefs or worker is None:
+        return
+    if policy == "AllWorkers":
+        training_operator.put_completion(
+            draft, worker, decides=True, may_fail=dynamic, comment="successPolicy: AllWorkers"
+        )
+    elif worker.count:
+        draft.put(
+            ("completion",),
+            {"task": f"{worker.role}-0"},
+            ("spec", "successPolicy"),
+            comment="without a chief, worker-0 decides the success of a TFJob",
+        )
+        if draft.get("runPolicy", "backoffLimit") is not None:
+            # The rules in `framework` replace that of `completion`.
+            rule = {"name": f"{worker.role}-0 succeeded", "taskRoles": [worker.role], "taskIndexes": "0"}
+            draft.framework({"completionPolicies": [{**rule, "minSucceededTaskCount": 1}]})
+
+
+KINDS = (
+    Kind(
+        training_operator.API_VERSION,
+        "TFJob",
+        "tfjobs",
+        REPLICAS.fields("spec.successPolicy", "spec.enableDynamicWorker"),
+        convert,
+    ),
+)

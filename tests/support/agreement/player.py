@@ -1,0 +1,195 @@
+"""Plays a case in a namespace of its own and returns what the controller made of it."""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from agreement import subjects
+from agreement.cases import Case, Happening, Outcome, Step
+from agreement.hollow import Hollow, Namespace, is_ended, is_restarted, is_running, restarts_of
+from agreement.subjects import Identity, Subject
+from windlass.kubeapi import requests
+from windlass.kubeapi.resources import NAMESPACES
+from windlass.model.base import Json
+
+LIMIT: Final = 300.0
+"""Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
+ROUNDS: Final = 12
+"""Rounds in which all running pods succeed. A role whose pods are created one after the other needs one for each."""
+
+Submit = Callable[[str], Awaitable[None]]
+
+
+class NotSettledError(Exception):
+    """A controller did not come to rest."""
+
+
+class Player:
+    """`quiet` is the number of seconds without any change after which a settled namespace is believed."""
+
+    def __init__(self, hollow: Hollow, subject: Subject, namespace: str, job: str, quiet: float) -> None:
+        self._hollow = hollow
+        self._subject = subject
+        self._name = namespace
+        self._job_key = f"{subject.resource.plural}/{job}"
+        self._quiet = quiet
+        self._slots: dict[str, Identity] = {}
+
+    @property
+    def _namespace(self) -> Namespace:
+        return self._hollow.namespace(self._name)
+
+    async def play(self, case: Case, submit: Submit) -> Outcome:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._name}}
+        await self._hollow.transport.send(requests.create(NAMESPACES, "", msgspec.json.encode(body)))
+        await submit(self._name)
+        await self._settle("the start")
+        skipped = []
+        for number, step in enumerate(case.steps):
+            pod = self._pod_of(step)
+            if pod is None:
+                skipped.append(number)
+                continue
+            await self._hollow.play(pod, step.what, step.code)
+            await self._settle(f"step {number}, {step}")
+        if case.finishes:
+            await self._finish()
+        else:
+            await self._wait(lambda: self.verdict in (subjects.SUCCEEDED, subjects.FAILED), "a verdict")
+            await self._settle("the verdict")
+        if case.is_removed and self.verdict in (subjects.SUCCEEDED, subjects.FAILED):
+            await self._wait(lambda: self._is_gone and not self._namespace.pods, "removal")
+        return self._outcome(tuple(skipped))
+
+    @property
+    def verdict(self) -> str:
+        job = self._namespace.last_seen.get(self._job_key)
+        return self._subject.verdict(job) if job else subjects.ACTIVE
+
+    async def _finish(self) -> None:
+        for number in range(ROUNDS):
+            ending = [pod for pod in self._namespace.pods if is_running(pod) and not is_restarted(pod, 0)]
+            if not ending or self.verdict != subjects.ACTIVE:
+                return
+            await asyncio.gather(*(self._hollow.play(pod, Happening.EXIT, 0) for pod in ending))
+            await self._settle(f"round {number} of the end")
+
+    # Pods
+
+    def _identities(self) -> dict[str, Identity]:
+        """Return the role and index of every pod that ever existed. Interchangeable pods take the lowest free index."""
+        namespace = self._namespace
+        for uid, pod in namespace.pods_seen.items():
+            if uid in self._slots:
+                continue
+            role, index = self._subject.identity(pod)
+            if index < 0:
+                taken = {
+                    self._slots[each["metadata"]["uid"]]
+                    for each in namespace.pods
+                    if each["metadata"]["uid"] in self._slots and not is_ended(each)
+                }
+                index = next(number for number in itertools.count(-1 - index) if (role, number) not in taken)
+            self._slots[uid] = (role, index)
+        return self._slots
+
+    def _pod_of(self, step: Step) -> Json | None:
+        slots = self._identities()
+        found = [
+            pod
+            for pod in self._namespace.pods
+            if is_running(pod) and slots[pod["metadata"]["uid"]] == (step.role, step.index)
+        ]
+        return found[0] if found else None
+
+    # Waiting
+
+    async def _settle(self, after: str) -> None:
+        await self._wait(self._is_settled, f"rest after {after}")
+        self._identities()
+
+    def _is_settled(self) -> bool:
+        namespace = self._namespace
+        job = namespace.last_seen.get(self._job_key)
+        is_quiet = time.monotonic() - namespace.changed_at >= self._quiet and not namespace.busy
+        if job is None or not is_quiet:
+            return False
+        if self._is_gone:
+            return not namespace.pods
+        are_pods_started = all(is_running(pod) or is_ended(pod) for pod in namespace.pods)
+        return are_pods_started and self._subject.is_settled(namespace, job)
+
+    @property
+    def _is_gone(self) -> bool:
+        job = self._namespace.last_seen.get(self._job_key)
+        there = self._namespace.objects.get(self._subject.resource.plural, {})
+        return job is not None and job["metadata"]["uid"] not in there
+
+    async def _wait(self, is_reached: Callable[[], bool], what: str) -> None:
+        namespace = self._namespace
+        deadline = time.monotonic() + LIMIT
+        while not is_reached():
+            if time.monotonic() > deadline:
+                raise NotSettledError(f"{self._name}: no {what}; {self._shown()}")
+            namespace.change.clear()
+            try:
+                async with asyncio.timeout(self._quiet / 2):
+                    await namespace.change.wait()
+            except TimeoutError:
+                continue
+
+    def _shown(self) -> str:
+        job = self._namespace.last_seen.get(self._job_key, {})
+        pods = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in self._namespace.pods}
+        return f"{msgspec.json.encode(job.get('status')).decode()}; pods {pods}"
+
+    # The outcome
+
+    def _outcome(self, skipped: tuple[int, ...]) -> Outcome:
+        namespace, slots = self._namespace, self._identities()
+        there = {pod["metadata"]["uid"] for pod in namespace.pods}
+
+        def by_role(uids: Iterable[str], weight: Callable[[str], int] = lambda _: 1) -> dict[str, int]:
+            counted: Counter[str] = Counter()
+            for uid in uids:
+                counted[slots[uid][0]] += weight(uid)
+            return dict(sorted((role, count) for role, count in counted.items() if count))
+
+        seen = namespace.pods_seen
+        return Outcome(
+            verdict=self.verdict,
+            created=by_role(seen),
+            left=by_role(there),
+            restarts=by_role(seen, lambda uid: restarts_of(seen[uid])),
+            environment={
+                f"{slots[uid][0]}-{slots[uid][1]}": environment(pod, self._name) for uid, pod in seen.items()
+            },
+            skipped=skipped,
+        )
+
+
+def environment(pod: Json, namespace: str) -> dict[str, str]:
+    """Return the variables of the main container, as it would see them. The namespace is replaced by NAMESPACE."""
+    found: dict[str, str] = {}
+    for variable in pod["spec"]["containers"][0].get("env") or ():
+        value = _value(variable, pod)
+        found[variable["name"]] = value.replace(namespace, "NAMESPACE")
+    return found
+
+
+def _value(variable: Json, pod: Json) -> str:
+    path = (variable.get("valueFrom") or {}).get("fieldRef", {}).get("fieldPath")
+    if path is None:
+        return str(variable.get("value", variable.get("valueFrom") or ""))
+    if "['" in path:
+        kind, key = path.removeprefix("metadata.").removesuffix("']").split("['")
+        return str((pod["metadata"].get(kind) or {}).get(key, ""))
+    value: Any = pod
+    for part in path.split("."):
+        value = value.get(part, {})
+    return str(value)
