@@ -18,7 +18,7 @@ def test_converted_jobs_end_as_recorded(kind: str) -> None:
 
     async def play() -> list[run.Result]:
         watched = [converted.WindlassSubject.resource]
-        async with run.hollow_cluster(cluster.kubeconfig, watched) as hollow:
+        async with run.hollow_cluster(cluster.kubeconfig, watched, QUIET) as hollow:
 
             async def played(found: run.Hollow, case: Case) -> Outcome:
                 return await run.play_converted(found, case, QUIET)

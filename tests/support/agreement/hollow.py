@@ -1,14 +1,15 @@
 """A cluster without containers: watches its objects by namespace, and plays kubelet, scheduler and users.
 
 All pods are bound and run at once; they end only by what a case says. A deleted pod ends with the exit code of SIGTERM
-before it is removed, as with a real kubelet.
+before it is removed, as with a real kubelet. Controllers have time to see each state in between: an operator that sees
+only the last one decides otherwise, so that a case would have no definite outcome.
 """
 
 import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -70,9 +71,11 @@ class Namespace:
 
 
 class Hollow:
-    """Runs on one event loop. `watched` are the resources besides pods."""
+    """Runs on one event loop. `watched` are the resources besides pods. `stop_seconds` is the time that a deleted pod
+    needs to end, and then to be removed."""
 
-    def __init__(self, transport: Transport, watched: Iterable[Resource]) -> None:
+    def __init__(self, transport: Transport, watched: Iterable[Resource], stop_seconds: float) -> None:
+        self._stop_seconds = stop_seconds
         self.transport = transport
         self.namespaces: dict[str, Namespace] = {}
         self._watched = (PODS, *watched)
@@ -121,7 +124,7 @@ class Hollow:
                 self._started.add(uid)
                 self._tasks.create_task(self._doing(namespace, self._start(body)))
 
-    async def _doing(self, namespace: Namespace, work: Any) -> None:
+    async def _doing(self, namespace: Namespace, work: Coroutine[Any, Any, None]) -> None:
         namespace.busy += 1
         try:
             with contextlib.suppress(errors.NotFoundError, errors.ConflictError):
@@ -130,11 +133,26 @@ class Hollow:
             namespace.busy -= 1
             namespace.touch()
 
+    async def send(self, request: Request) -> None:
+        """Send a request, again and again while the server is too busy."""
+        is_repeated = False
+        while True:
+            try:
+                await self.transport.send(request, SECONDS)
+                return
+            except errors.AlreadyExistsError:
+                if is_repeated:
+                    return  # the answer to the first request was lost
+                raise
+            except (errors.NoValidResponseError, errors.TooManyRequestsError, errors.ServerError):
+                is_repeated = True
+                await asyncio.sleep(1)
+
     # The kubelet
 
     async def _start(self, pod: Json) -> None:
         if not pod["spec"].get("nodeName"):
-            await self.transport.send(_binding(pod), SECONDS)
+            await self.send(_binding(pod))
         number = next(self._addresses)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         status = {
@@ -156,7 +174,9 @@ class Hollow:
 
     async def _end_deleted(self, pod: Json) -> None:
         if phase_of(pod) not in ENDED and pod["spec"].get("nodeName"):
+            await asyncio.sleep(self._stop_seconds)
             await self._end(pod, TERMINATED)
+            await asyncio.sleep(self._stop_seconds)
         await self._remove(pod, grace=0)
 
     async def _end(self, pod: Json, code: int, reason: str = "", conditions: Iterable[Json] = ()) -> None:
@@ -217,6 +237,7 @@ class Hollow:
             case Happening.LOSE_NODE:
                 conditions = [*pod["status"].get("conditions", ()), _disruption("DeletionByPodGC")]
                 await self._patch(pod, {"phase": "Failed", "conditions": conditions})
+                await asyncio.sleep(self._stop_seconds)
                 await self._remove(pod, grace=0)
             case Happening.DELETE:
                 await self._remove(pod)
@@ -240,7 +261,7 @@ class Hollow:
         request = requests.delete(
             PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"], grace_seconds=grace
         )
-        await self.transport.send(request, SECONDS)
+        await self.send(request)
 
     async def _patch(self, pod: Json, status: Json) -> None:
         # The UID is a precondition, because another pod may have the same name.
@@ -249,7 +270,7 @@ class Hollow:
         request = requests.merge_patch(
             PODS, metadata["namespace"], metadata["name"], body, subresource="status"
         )
-        await self.transport.send(request, SECONDS)
+        await self.send(request)
 
 
 # Views of a pod

@@ -46,7 +46,7 @@ class Player:
 
     async def play(self, case: Case, submit: Submit) -> Outcome:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._name}}
-        await self._hollow.transport.send(requests.create(NAMESPACES, "", msgspec.json.encode(body)))
+        await self._hollow.send(requests.create(NAMESPACES, "", msgspec.json.encode(body)))
         await submit(self._name)
         await self._settle("the start")
         skipped = []

@@ -2,7 +2,7 @@
 
     python -m agreement.run --kind TFJob --count 20 --results FILE
 
-Writes one JSON line per case.
+Appends one JSON line per case.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import secrets
-import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -58,7 +57,7 @@ def original_submit(hollow: Hollow, subject: Subject, case: Case) -> Submit:
     async def submit(namespace: str) -> None:
         for body in case.objects:
             request = requests.create(subject.resource, namespace, msgspec.json.encode(body))
-            await hollow.transport.send(request)
+            await hollow.send(request)
 
     return submit
 
@@ -81,9 +80,11 @@ async def play_converted(hollow: Hollow, case: Case, quiet: float = QUIET) -> Ou
 
 
 @contextlib.asynccontextmanager
-async def hollow_cluster(kubeconfig: Path, watched: Iterable[Resource]) -> AsyncIterator[Hollow]:
+async def hollow_cluster(
+    kubeconfig: Path, watched: Iterable[Resource], stop_seconds: float = QUIET
+) -> AsyncIterator[Hollow]:
     async with Transport(await access.load(kubeconfig=str(kubeconfig)), user_agent="hollow") as transport:
-        hollow = Hollow(transport, watched)
+        hollow = Hollow(transport, watched, stop_seconds)
         running = asyncio.create_task(hollow.run())
         try:
             yield hollow
@@ -100,32 +101,39 @@ PLAYS: Final[dict[str, Callable[..., Coroutine[Any, Any, Outcome]]]] = {
 }
 
 
-async def play_all(hollow: Hollow, cases: list[Case], plays: Mapping[str, Play]) -> list[Result]:
-    limits = {
-        kind: asyncio.Semaphore(CONCURRENT.get(kind, DEFAULT_CONCURRENT)) for kind in generate.GENERATORS
-    }
-    done = 0
+async def play_all(
+    hollow: Hollow,
+    cases: list[Case],
+    plays: Mapping[str, Play],
+    concurrent: int = DEFAULT_CONCURRENT,
+    report: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """Play each case under all contenders. `report` is called with each result at once."""
+    limit = asyncio.Semaphore(concurrent)
 
     async def played(case: Case) -> Result:
-        nonlocal done
         outcomes: dict[str, Outcome] = {}
         errors = []
-        async with limits[case.kind]:
+        async with limit:
             for name, play in plays.items():
                 try:
                     outcomes[name] = await play(hollow, case)
                 except (NotSettledError, ApiError, ClientError) as error:
                     errors.append(f"{name}: {error}")
-        done += 1
-        if done % 10 == 0 or errors:
-            print(f"{done} of {len(cases)} {' '.join(errors)[:400]}", file=sys.stderr, flush=True)
-        return Result(case, outcomes.get(ORIGINAL), outcomes.get(CONVERTED), tuple(errors))
+        result = Result(case, outcomes.get(ORIGINAL), outcomes.get(CONVERTED), tuple(errors))
+        report(result)
+        return result
 
     return await asyncio.gather(*(played(case) for case in cases))
 
 
 async def run(
-    kubeconfig: Path, cases: list[Case], sides: Collection[str] = tuple(PLAYS), quiet: float = QUIET
+    kubeconfig: Path,
+    cases: list[Case],
+    sides: Collection[str] = tuple(PLAYS),
+    quiet: float = QUIET,
+    concurrent: int = DEFAULT_CONCURRENT,
+    report: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
     watched = {subjects.ORIGINALS[case.kind]().resource for case in cases} | {JOBS}
     plays = {name: functools.partial(play, quiet=quiet) for name, play in PLAYS.items() if name in sides}
@@ -135,8 +143,9 @@ async def run(
             transport = await stack.enter_async_context(Transport(found, user_agent="installer"))
             await stack.enter_async_context(converted.controller(transport, found))
             watched.add(converted.WindlassSubject.resource)
-        hollow = await stack.enter_async_context(hollow_cluster(kubeconfig, watched))
-        return await play_all(hollow, cases, plays)
+        hollow = await stack.enter_async_context(hollow_cluster(kubeconfig, watched, quiet))
+        concurrent = min(concurrent, *(CONCURRENT.get(case.kind, concurrent) for case in cases), concurrent)
+        return await play_all(hollow, cases, plays, concurrent, report)
 
 
 def main() -> None:
@@ -148,6 +157,7 @@ def main() -> None:
     parser.add_argument("--side", action="append", choices=(ORIGINAL, CONVERTED), help="default: both")
     parser.add_argument("--kubeconfig", type=Path, help="a server with the operators (default: start one)")
     parser.add_argument("--quiet", type=float, default=QUIET, help="seconds without a change after each step")
+    parser.add_argument("--concurrent", type=int, default=DEFAULT_CONCURRENT)
     parser.add_argument("--results", type=Path, required=True)
     arguments = parser.parse_args()
     cases = [
@@ -157,12 +167,17 @@ def main() -> None:
         if not arguments.case or case.name in arguments.case
     ]
     with contextlib.ExitStack() as stack:
+        file = stack.enter_context(arguments.results.open("ab"))
+
+        def report(result: Result) -> None:
+            file.write(msgspec.json.encode(result) + b"\n")
+            file.flush()
+            steps = " ".join(map(str, result.case.steps))
+            print(result.case.name, steps, *result.differences, sep="\n    ", flush=True)
+
         named = arguments.kubeconfig or stack.enter_context(originals.served(arguments.kind)).kubeconfig
-        results = asyncio.run(run(named, cases, arguments.side or tuple(PLAYS), arguments.quiet))
-    arguments.results.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in results))
-    for each in results:
-        if found := each.differences:
-            print(each.case.name, " ".join(map(str, each.case.steps)), *found, sep="\n    ")
+        sides = arguments.side or tuple(PLAYS)
+        asyncio.run(run(named, cases, sides, arguments.quiet, arguments.concurrent, report))
 
 
 if __name__ == "__main__":
