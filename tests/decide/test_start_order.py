@@ -38,11 +38,13 @@ def workers(world: World) -> list[str]:
 @pytest.mark.parametrize("condition", StartCondition)
 def test_pods_are_created_when_all_tasks_have_reached_the_condition(condition: StartCondition) -> None:
     world = world_with(condition)
-    reach = {
-        RUNNING: lambda index: world.run("ps", index),
-        READY: lambda index: world.show_pod("Running", "ps", index, conditions=("Ready",)),
-        SUCCEEDED: lambda index: world.succeed("ps", index),
-    }[condition]
+
+    def reach(index: int) -> None:
+        if condition is SUCCEEDED:
+            world.succeed("ps", index)
+        else:
+            world.show_pod("Running", "ps", index, conditions=("Ready",) if condition is READY else ())
+
     world.settle()
     assert workers(world) == []
     reach(0)
