@@ -71,6 +71,12 @@ class CompletionPolicySpec(Sparse, frozen=True):
     min_succeeded_task_count: TaskCount = 0
 
 
+FIELDS_WITHOUT_STORED_DEFAULT = frozenset(
+    {"completion_policies", "start_after", "parallelism", "pod_failure_spec"}
+)
+"""Fields that are left out where all defaults are written, so that Frameworks without them stay as they were."""
+
+
 class CompletionRule(Sparse, frozen=True, kw_only=True):
     """A rule that completes the Framework attempt. Exactly one of the fields allSucceeded and min… is set. The attempt
     succeeds with allSucceeded and minSucceededTaskCount, and fails with the others."""

@@ -19,7 +19,10 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     node = tree.dig(framework, "spec")
     if node is None:
         return
-    spec = msgspec.convert(tree.without_nulls(tree.plain(node)), FrameworkSpec)
+    try:
+        spec = msgspec.convert(tree.without_nulls(tree.plain(node)), FrameworkSpec)
+    except ValueError:  # an invalid value, which has its own diagnostic
+        return
     if not spec.has_rules:
         return
     problems = list(rule_validation.problems(spec))
