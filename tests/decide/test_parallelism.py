@@ -5,7 +5,7 @@ from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide import parallelism
-from windlass.model.framework import RetryPolicySpec, TaskRoleSpec
+from windlass.model.framework import RetryBackoff, RetryPolicySpec, TaskRoleSpec
 
 
 def limited(limit: int, tasks: int = 5, retries: int = 0) -> TaskRoleSpec:
@@ -56,6 +56,19 @@ def test_terminating_pod_still_takes_its_place() -> None:
     assert live(world) == [0, 1]
     world.remove_pod("worker", 0)
     world.settle()
+    assert live(world) == [0, 1]
+
+
+def test_task_that_waits_for_its_retry_keeps_its_place() -> None:
+    spec = limited(2, retries=1)
+    policy = msgspec.structs.replace(spec.task.retry_policy, retry_backoff=RetryBackoff(10, 10))
+    world = world_with(
+        msgspec.structs.replace(spec, task=msgspec.structs.replace(spec.task, retry_policy=policy))
+    )
+    world.fail("worker", 0)
+    world.settle()
+    assert live(world) == [1]
+    world.wake()
     assert live(world) == [0, 1]
 
 

@@ -50,15 +50,21 @@ def source(
         if isinstance(error, FileNotFoundError):
             message += ". Write a job file for a script with `windlass init SCRIPT`."
         raise CommandError(message, exit_codes.USAGE) from error
-    for diagnostic in found.contents.diagnostics:
-        click.echo(str(diagnostic), err=True)
-    if found.contents.errors:
-        sys.exit(exit_codes.USAGE)
+    checked(found)
     if needs_a_job and not found.contents.submissions:
         raise CommandError(f"{display_name(file)}: {sources.NO_JOB}", exit_codes.USAGE)
     for submission in found.contents.submissions if checks_files else ():
         if submission.job is not None and submission.job.inherited:
             _warn_about_inherited(display_name(file), submission.job, is_in_place=is_in_place)
+    return found
+
+
+def checked(found: "Source") -> "Source":
+    """Return the source. Print its diagnostics, and exit if it has errors."""
+    for diagnostic in found.contents.diagnostics:
+        click.echo(str(diagnostic), err=True)
+    if found.contents.errors:
+        sys.exit(exit_codes.USAGE)
     return found
 
 

@@ -28,6 +28,7 @@ SECTIONS = {
         "plan": "Simulate failures and show what a job would do.",
         "render": "Print the Kubernetes objects of jobs for kubectl.",
         "schema": "Print the JSON Schema of the job file for editors.",
+        "convert": "Convert jobs of other systems to job files.",
         "template": "Render a Jinja template of Kubernetes objects.",
     },
     "On a cluster": {

@@ -12,7 +12,8 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.wire import diagnostics
+from windlass.model.job import Job, Role
+from windlass.wire import diagnostics, structural_validation
 
 Keys = tuple[str | int, ...]
 """The path of a field, e.g. `("spec", "tasks", 0, "name")`."""
@@ -23,6 +24,10 @@ ROLES_ANNOTATION = "windlass.dev/original-roles"
 """On a Framework: the original names of its roles if they differ, e.g. `dataprep=data-prep`."""
 POLICY_ANNOTATION = "windlass.dev/scheduling-policy"
 """On a Framework: the scheduling policy of the original, as JSON, for a scheduler that supports gangs."""
+
+
+_JOB_FIELDS = structural_validation.field_names(Job)
+_ROLE_FIELDS = structural_validation.field_names(Role)
 
 
 class NoteKind(StrEnum):
@@ -59,6 +64,8 @@ class Conversion(msgspec.Struct, frozen=True):
     """Objects that the original system would have created, e.g. Services. They are deleted with the job."""
     used: tuple[Json, ...] = ()
     """Other objects of the file that became part of the job, and are not created."""
+    mapped_fields: int = 0
+    """Number of given fields that are mapped."""
 
     @property
     def is_refused(self) -> bool:
@@ -204,18 +211,30 @@ class Draft:
         namespace = {"namespace": self.namespace} if self.namespace else {}
         return {"name": name, **namespace, "labels": {names.JOB_LABEL: self.name}}
 
-    def conversion(self, notes: Sequence[FieldNote] = ()) -> Conversion:
-        """Return the result. `notes` are those of the walk over the given fields."""
+    def conversion(self, notes: Sequence[FieldNote] = (), mapped_fields: int = 0) -> Conversion:
+        """Return the result. `notes` and `mapped_fields` are those of the walk over the given fields."""
         return Conversion(
             str(self.original.get("apiVersion")),
             str(self.original.get("kind")),
-            self.document,
+            _ordered(self.document),
             self._comments,
             self._origins,
             (*notes, *self._notes),
             tuple(self.objects),
             tuple(self.used),
+            mapped_fields,
         )
+
+
+def _ordered(document: Json) -> Json:
+    """Return the job file with its fields in the order of the documentation."""
+    ordered = {key: document[key] for key in _JOB_FIELDS if key in document}
+    if "roles" in ordered:
+        ordered["roles"] = {
+            name: {key: role[key] for key in _ROLE_FIELDS if key in role}
+            for name, role in ordered["roles"].items()
+        }
+    return ordered
 
 
 def path_of(keys: Keys) -> str:

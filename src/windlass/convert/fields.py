@@ -43,6 +43,17 @@ class Fields(msgspec.Struct, frozen=True):
         longest = max(lengths.values())
         return tuple(name for name, length in lengths.items() if length == longest > 0)
 
+    def count_mapped(self, body: Json) -> int:
+        """Return the number of given fields of an object that are mapped; a pattern counts once for each field that it
+        names."""
+        return len(
+            {
+                keys[: max(_length(each) for each in self.mapped if _covers(each, keys))]
+                for keys in _given(body, ())
+                if self.lists_of(keys) == ("mapped",)
+            }
+        )
+
     def notes(self, body: Json) -> Iterator[FieldNote]:
         """Yield a note for each given field of an object that has no effect, or is refused or unknown."""
         for keys in _given(body, ()):

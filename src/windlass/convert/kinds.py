@@ -15,9 +15,25 @@ from windlass.wire.yaml.text import Position
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds. Imported on demand, because most files have none of them."""
-    from windlass.convert import tfjob, training_jobs
+    from windlass.convert import (
+        job,
+        jobset,
+        mpijob,
+        tfjob,
+        training_jobs,
+        trainjob,
+        volcano,
+    )
 
-    return (*tfjob.KINDS, *training_jobs.KINDS)
+    return (
+        *tfjob.KINDS,
+        *training_jobs.KINDS,
+        *mpijob.KINDS,
+        *volcano.KINDS,
+        *trainjob.KINDS,
+        *jobset.KINDS,
+        *job.KINDS,
+    )
 
 
 def kind_of(node: tree.Node) -> Kind | None:
@@ -39,13 +55,23 @@ def has_invalid(node: tree.Node) -> bool:
     return isinstance(node, tree.Invalid)
 
 
+def kinds_named(name: str) -> tuple[Kind, ...]:
+    """Return the kinds with this name in the way of kubectl, e.g. `tfjob`, `tfjobs` or `tfjobs.kubeflow.org`."""
+    plain, _, group = name.lower().partition(".")
+    return tuple(
+        each
+        for each in reversed(kinds())
+        if plain in (each.kind.lower(), each.plural) and group in ("", each.api_version.partition("/")[0])
+    )
+
+
 def convert(original: Json, kind: Kind, others: Sequence[Json] = ()) -> Conversion:
     """Convert an object. `others` are the other objects of its file."""
     draft = Draft(original, others)
     notes = tuple(dict.fromkeys(kind.fields.notes(original)))
     if not any(note.kind is NoteKind.REFUSED for note in notes):
         kind.convert(draft)
-    return draft.conversion(notes)
+    return draft.conversion(notes, kind.fields.count_mapped(original))
 
 
 def diagnostics_of(conversion: Conversion, node: tree.Node, path: str) -> Iterator[Diagnostic]:

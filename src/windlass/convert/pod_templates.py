@@ -1,5 +1,6 @@
 """Put the pod template of another system into a role of a job file."""
 
+import copy
 from typing import Any
 
 from windlass.convert.conversion import Draft, Keys
@@ -13,8 +14,9 @@ def put_template(draft: Draft, role: str, template: Json, origin: Keys, containe
 
     `container` is the name of the main container; by default, it is the first one.
     """
-    spec: Json = template.get("spec") or {}
-    containers: list[Json] = [each for each in spec.get("containers") or () if isinstance(each, dict)]
+    template = copy.deepcopy(template)
+    spec = mapping(template.get("spec"))
+    containers = mappings(spec.get("containers"))
     index = next((at for at, each in enumerate(containers) if each.get("name") == container), 0)
     main: Json = containers[index] if containers else {}
     at: Keys = (*origin, "spec", "containers", index)
@@ -25,11 +27,14 @@ def put_template(draft: Draft, role: str, template: Json, origin: Keys, containe
     if main.get("image"):
         taken.add("image")
         draft.put((*base, "image"), main["image"], (*at, "image"))
-    if main.get("command"):
+    command, args = main.get("command") or [], main.get("args") or []
+    if not isinstance(command, list) or not isinstance(args, list):
+        pass  # the check of the pod template reports it
+    elif command:
         taken |= {"command", "args"}
-        words = [*main["command"], *(main.get("args") or ())]
+        words = [str(word) for word in (*command, *args)]
         draft.put((*base, "command"), words, (*at, "command"))
-    elif not main.get("args"):
+    elif not args:
         comment = "the tasks run the entrypoint of the image"
         draft.put((*base, "idle"), False, at, comment)
     env = _variables(main.get("env"))
@@ -44,7 +49,7 @@ def put_template(draft: Draft, role: str, template: Json, origin: Keys, containe
         pod_spec = {"containers": [*pod_containers, *others], **pod_spec}
     metadata = {
         key: value
-        for key, value in (template.get("metadata") or {}).items()
+        for key, value in mapping(template.get("metadata")).items()
         if key in _IGNORED_METADATA and value
     }
     pod: Json = {}
@@ -62,11 +67,28 @@ def put_template(draft: Draft, role: str, template: Json, origin: Keys, containe
     return main
 
 
+def mapping(value: Any) -> Json:
+    """Return a mapping; an empty one for anything else, which the check of the pod template reports."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> list[Json]:
+    """Return the mappings of a list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def add_volume(draft: Draft, role: str, volume: Json, mount_path: str) -> None:
+    """Add a volume to the pods of a role, and mount it in the main container."""
+    pod = ("roles", role, "pod", "spec")
+    mount = {"name": volume["name"], "mountPath": mount_path}
+    main: Json = {"name": draft.document["roles"][role].get("container", "main"), "volumeMounts": [mount]}
+    draft.merge(pod, {"containers": [main], "volumes": [volume]})
+
+
 def port_of(main: Json, name: str, default: int) -> int:
     """Return the port of a container with this name."""
-    for port in main.get("ports") or ():
-        is_named = isinstance(port, dict) and port.get("name") == name
-        if is_named and isinstance(port.get("containerPort"), int):
+    for port in mappings(main.get("ports")):
+        if port.get("name") == name and isinstance(port.get("containerPort"), int):
             return int(port["containerPort"])
     return default
 

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from windlass.convert.conversion import Draft
-from windlass.convert.training_operator import Replicas, host_name
+from windlass.convert.training_operator import INDEX, Replicas, host_name
 from windlass.model import names
 from windlass.model.base import Json
 
-INDEX = "{{" + names.TASK_INDEX + "}}"
 _NAMESPACE = "{{" + names.FRAMEWORK_NAMESPACE + "}}"
 
 

@@ -19,6 +19,8 @@ from windlass.model.base import Json
 
 API_VERSION = "kubeflow.org/v1"
 
+INDEX = "{{" + names.TASK_INDEX + "}}"
+"""Placeholder of the index of a task."""
 OPERATOR = "kubeflow.org/training-operator"
 EXIT_CODE, NEVER, ON_FAILURE, ALWAYS = "ExitCode", "Never", "OnFailure", "Always"
 _RESTARTING = (EXIT_CODE, ON_FAILURE, ALWAYS)
@@ -36,13 +38,16 @@ class ReplicaKind(msgspec.Struct, frozen=True):
     """Field of the spec, e.g. `tfReplicaSpecs`."""
     types: tuple[str, ...]
     container: str
-    """Name of the main container."""
+    """Name of the main container; empty for the first one."""
     port_name: str
+    """Name of its port; empty if replicas have no ports and Services of their own."""
     port: int
     restart_policy: str
     """Default of the replicas."""
     replaces_failed_pods: bool = True
     """Whether a pod that has failed as a whole is replaced with OnFailure and Always."""
+    default_counts: Mapping[str, int] = {}
+    """Default numbers of replicas, by type, if they are not 1."""
 
     def fields(self, *mapped: str) -> Fields:
         """Return the fields of the kind: those that all kinds have, and `mapped`."""
@@ -101,22 +106,31 @@ def _order(kind: ReplicaKind, key: str) -> int:
 
 def _put_role(draft: Draft, kind: ReplicaKind, replica_type: str, spec: Json, keys: Keys) -> Replicas:
     role, count = draft.role_name(replica_type.lower()), spec.get("replicas")
-    count = 1 if count is None else count
+    count = kind.default_counts.get(replica_type, 1) if count is None else count
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        draft.refuse((*keys, "replicas"), "expected a number")
+        count = 0
     draft.put(("roles", role, "tasks"), count, (*keys, "replicas"))
     draft.map_origin(("roles", role), keys)
-    template: Json = spec.get("template") or {}
-    containers = (template.get("spec") or {}).get("containers") or ()
-    if not any(isinstance(each, dict) and each.get("name") == kind.container for each in containers):
+    template: Json = pod_templates.mapping(spec.get("template"))
+    containers = pod_templates.mapping(template.get("spec")).get("containers") or ()
+    container_names = [each.get("name") for each in containers if isinstance(each, dict)]
+    if not containers:
+        draft.refuse((*keys, "template", "spec", "containers"), "missing: add the container to run")
+    elif kind.container and kind.container not in container_names:
         draft.refuse(
             (*keys, "template", "spec", "containers"),
             f"no container is named {kind.container}, which the operator requires: rename the main container",
         )
     main = pod_templates.put_template(draft, role, template, (*keys, "template"), kind.container)
     port = pod_templates.port_of(main, kind.port_name, kind.port)
-    draft.put(("roles", role, "port"), port)
+    if kind.port_name:
+        draft.put(("roles", role, "port"), port)
     restart_policy = spec.get("restartPolicy") or kind.restart_policy
     replicas = Replicas(replica_type, role, count, restart_policy, port, keys)
-    _put_host_names(draft, replicas, main, kind)
+    if kind.port_name:
+        _put_host_names(draft, replicas, main, kind)
+    put_hostname(draft, role, host_name(draft, replicas, INDEX))
     _put_restart_policy(draft, replicas, replaces=kind.replaces_failed_pods or restart_policy == EXIT_CODE)
     return replicas
 
@@ -136,6 +150,13 @@ def _put_host_names(draft: Draft, replicas: Replicas, main: Json, kind: ReplicaK
     for index in range(replicas.count if isinstance(replicas.count, int) else 0):
         selector = {names.TASKROLE_NAME: replicas.role, names.TASK_INDEX: str(index)}
         draft.headless_service(host_name(draft, replicas, index), selector, ports)
+
+
+def put_hostname(draft: Draft, role: str, name: str) -> None:
+    """Set the hostname of the pods, unless the template does: that of the original is the name of the pod."""
+    pod = pod_templates.mapping(draft.document["roles"][role].get("pod"))
+    if "hostname" not in pod_templates.mapping(pod.get("spec")):
+        draft.merge(("roles", role, "pod", "spec"), {"hostname": name})
 
 
 # Restart policies
@@ -178,10 +199,14 @@ def _put_restart_policy(draft: Draft, replicas: Replicas, *, replaces: bool) -> 
 
 
 def put_run_policy(
-    draft: Draft, replicas: Mapping[str, Replicas], origin: Keys = ("spec", "runPolicy")
+    draft: Draft, replicas: Mapping[str, Replicas] | None, managers: tuple[str, ...] = (OPERATOR,)
 ) -> None:
-    """Put deadline, time to live, suspension and the limit of container restarts."""
-    policy: Json = draft.get(*origin[1:]) or {}
+    """Put deadline, time to live, suspension and the limit of container restarts.
+
+    `replicas` are those whose restarts count; None if backoffLimit has another meaning.
+    """
+    origin: Keys = ("spec", "runPolicy")
+    policy = pod_templates.mapping(draft.get("runPolicy"))
     draft.put(
         ("retry",),
         {"job": 0, "transient": 0},
@@ -194,10 +219,11 @@ def put_run_policy(
         draft.put(("ttl",), policy["ttlSecondsAfterFinished"], (*origin, "ttlSecondsAfterFinished"))
     if policy.get("suspend"):
         draft.framework({"suspend": True})
-    _put_backoff_limit(draft, policy.get("backoffLimit"), replicas, (*origin, "backoffLimit"))
+    if replicas is not None:
+        _put_backoff_limit(draft, policy.get("backoffLimit"), replicas, (*origin, "backoffLimit"))
     put_clean_pod_policy(draft, policy.get("cleanPodPolicy"), (*origin, "cleanPodPolicy"))
     put_scheduling_policy(draft, policy.get("schedulingPolicy"))
-    check_managed_by(draft, policy.get("managedBy"), (*origin, "managedBy"), (OPERATOR,))
+    check_managed_by(draft, policy.get("managedBy"), (*origin, "managedBy"), managers)
 
 
 def check_managed_by(draft: Draft, manager: Any, keys: Keys, own: tuple[str, ...]) -> None:

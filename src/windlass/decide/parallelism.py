@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from windlass.model.framework import TaskRoleSpec
-from windlass.model.states import CREATION_PENDING
+from windlass.model.states import COMPLETED, CREATION_PENDING
 from windlass.model.status import TaskStatus
 
 
@@ -15,7 +15,7 @@ def limit(
     uncertain: AbstractSet[str],
 ) -> list[TaskStatus]:
     """Return the tasks whose pods may be created now, lowest indexes first. A task whose pod may exist, because its
-    creation got no response, comes first."""
+    creation got no response, comes first. A task that waits for its retry keeps its place."""
     if role is None or role.parallelism is None:
         return missing
     active = active_count(tasks)
@@ -25,4 +25,4 @@ def limit(
 
 def active_count(tasks: Iterable[TaskStatus]) -> int:
     """Return the number of tasks whose pods count for the limit."""
-    return sum(1 for task in tasks if task.state is not CREATION_PENDING and not task.state.is_over)
+    return sum(1 for task in tasks if task.state is not CREATION_PENDING and task.state is not COMPLETED)

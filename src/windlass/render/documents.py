@@ -250,15 +250,13 @@ def _converted(items: Sequence[_Item]) -> list[_Item]:
     return [item for item in converted if not used or item.conversion or tree.plain(item.node) not in used]
 
 
-def _check_converted(
-    item: _Item, conversion: Conversion, check_files: "FileCheck | None"
-) -> Iterator[Diagnostic]:
-    """Check a converted job. The diagnostics refer to the original."""
+def _check_converted(item: _Item, conversion: Conversion) -> Iterator[Diagnostic]:
+    """Check a converted job. The diagnostics refer to the original, whose files are in its image."""
     from windlass.render import validation
 
     yield from kinds.diagnostics_of(conversion, item.original or item.node, item.path)
     if not conversion.is_refused:
-        for diagnostic in validation.check(item.node, "", check_files):
+        for diagnostic in validation.check(item.node, ""):
             yield kinds.in_original(_with_final_severity(diagnostic, item), conversion, item.path)
 
 
@@ -297,7 +295,7 @@ def _check(
         expected = "a job file, or an object: a mapping with apiVersion, kind and metadata"
         yield from structural_validation.wrong_value(node, expected, item.path)
     elif item.conversion is not None:
-        yield from _check_converted(item, item.conversion, check_files)
+        yield from _check_converted(item, item.conversion)
     elif item.is_config:
         from windlass.render import cluster_config as render_config
 

@@ -121,7 +121,7 @@ def render(
     arguments = RenderArguments(
         job_files.display_name(path), target or default_target, namespace, nfs_server, only
     )
-    data = _yaml(_rendered(source, arguments), arguments)
+    data = rendered_yaml(source, arguments)
     if out is None:
         safe_streams.write_data(data)
         return
@@ -129,6 +129,11 @@ def render(
         atomic_files.create(Path(out), data, may_replace=True)
     except OSError as error:
         raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
+
+
+def rendered_yaml(source: "Source", arguments: RenderArguments) -> bytes:
+    """Return the selected objects as YAML. Raises CommandError."""
+    return _yaml(_rendered(source, arguments), arguments)
 
 
 def _needs_code(only: tuple[str, ...]) -> bool:
