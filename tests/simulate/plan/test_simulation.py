@@ -160,9 +160,9 @@ def reality() -> Iterator[Reality]:
 
 TASK_RETRY, FANCY = {"maxRetryCount": 1}, {"fancyRetryPolicy": True, "maxRetryCount": 1}
 BOUNDED = {"fancyRetryPolicy": True, "maxRetryCount": 1, "maxTransientRetryCount": 2}
-PERMANENT_RULE = {"minFailedTaskCount": 1, "type": {"attributes": ["Permanent"]}}
-PERMANENT_CLASS = {"codeRanges": [{"min": 3, "max": 3}], "type": {"attributes": ["Permanent"]}}
-COUNTED_CLASS = {"type": {"attributes": []}}
+PERMANENT_RULE: Json = {"minFailedTaskCount": 1, "type": {"attributes": ["Permanent"]}}
+PERMANENT_CLASS: Json = {"codeRanges": [{"min": 3, "max": 3}], "type": {"attributes": ["Permanent"]}}
+COUNTED_CLASS: Json = {"type": {"attributes": []}}
 PLAYED: dict[str, tuple[str, Json, Json]] = {
     "undisturbed": ("", {}, {}),
     "killed-worker": ("kill worker-1", {"retryPolicy": FANCY}, {"retry": TASK_RETRY}),
@@ -210,12 +210,11 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
 def test_plan_matches_a_real_run(
     reality: Reality, request: pytest.FixtureRequest, fault: str, spec: Json, worker: Json
 ) -> None:
-    worker = dict(worker)
-    classes, ps = worker.pop("classes", []), worker.pop("ps", {})
-    added = {name: worker.pop(name) for name in ("startAfter", "parallelism") if name in worker}
-    workers = {**jobs.role("worker", 2, min_succeeded=2, **worker), **added}
-    workers["task"]["podFailureSpec"] = classes
-    roles = jobs.role("ps", 1, **ps), workers
+    added = {name: worker[name] for name in ("startAfter", "parallelism") if name in worker}
+    arguments = {name: worker[name] for name in ("retry",) if name in worker}
+    workers = {**jobs.role("worker", 2, min_succeeded=2, **arguments), **added}
+    workers["task"]["podFailureSpec"] = worker.get("classes", [])
+    roles = jobs.role("ps", 1, **worker.get("ps", {})), workers
     job = jobs.framework(request.node.callspec.id, *roles, **spec)
     faults = (fault_injection.parse(fault),) if fault else ()
     status, pods = reality.run(job, faults)
