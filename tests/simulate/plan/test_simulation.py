@@ -210,11 +210,12 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
 def test_plan_matches_a_real_run(
     reality: Reality, request: pytest.FixtureRequest, fault: str, spec: Json, worker: Json
 ) -> None:
-    added = {name: worker[name] for name in ("startAfter", "parallelism") if name in worker}
-    arguments = {name: worker[name] for name in ("retry",) if name in worker}
-    workers = {**jobs.role("worker", 2, min_succeeded=2, **arguments), **added}
+    added: Json = {name: worker[name] for name in ("startAfter", "parallelism") if name in worker}
+    arguments: Json = {name: worker[name] for name in ("retry",) if name in worker}
+    workers: Json = {**jobs.role("worker", 2, min_succeeded=2, **arguments), **added}
     workers["task"]["podFailureSpec"] = worker.get("classes", [])
-    roles = jobs.role("ps", 1, **worker.get("ps", {})), workers
+    ps: Json = worker.get("ps", {})
+    roles = jobs.role("ps", 1, **ps), workers
     job = jobs.framework(request.node.callspec.id, *roles, **spec)
     faults = (fault_injection.parse(fault),) if fault else ()
     status, pods = reality.run(job, faults)

@@ -29,7 +29,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for problem in problems:
         yield diagnostics.error(
             _node_at(framework, problem.path),
-            diagnostics.field(path, problem.path),
+            _below(path, problem.path),
             problem.message.rstrip("."),
             problem.rule,
         )
@@ -39,9 +39,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             at = f"spec.completionPolicies[{index}]"
             message = _never_met(rule, spec)
             if message:
-                yield diagnostics.warning(
-                    _node_at(framework, at), diagnostics.field(path, at), message, Rule.NEVER_MET
-                )
+                yield diagnostics.warning(_node_at(framework, at), _below(path, at), message, Rule.NEVER_MET)
 
 
 def _check_barrier(framework: tree.Mapping, spec: FrameworkSpec, path: str) -> Iterator[Diagnostic]:
@@ -57,9 +55,7 @@ def _check_barrier(framework: tree.Mapping, spec: FrameworkSpec, path: str) -> I
                 f"found {field} in a job with a barrier, which waits until all tasks have addresses: tasks would wait "
                 "for each other. Remove one of the two. The runtime mpi always has a barrier"
             )
-            yield diagnostics.error(
-                _node_at(framework, at), diagnostics.field(path, at), message, Rule.START_DEADLOCK
-            )
+            yield diagnostics.error(_node_at(framework, at), _below(path, at), message, Rule.START_DEADLOCK)
 
 
 def _never_met(rule: CompletionRule, spec: FrameworkSpec) -> str:
@@ -85,6 +81,10 @@ def _never_met(rule: CompletionRule, spec: FrameworkSpec) -> str:
             "minFailedAttemptCount for retries of tasks"
         )
     return ""
+
+
+def _below(path: str, relative: str) -> str:
+    return f"{path}.{relative}" if path else relative
 
 
 def _node_at(framework: tree.Mapping, path: str) -> tree.Node:
