@@ -18,8 +18,6 @@ from windlass.wire import diagnostics, structural_validation
 Keys = tuple[str | int, ...]
 """The path of a field, e.g. `("spec", "tasks", 0, "name")`."""
 
-ORIGINAL_ANNOTATION = "windlass.dev/converted-from"
-"""On a Framework: kind and name of the object that it was converted from."""
 ROLES_ANNOTATION = "windlass.dev/original-roles"
 """On a Framework: the original names of its roles if they differ, e.g. `dataprep=data-prep`."""
 POLICY_ANNOTATION = "windlass.dev/scheduling-policy"
@@ -111,7 +109,7 @@ class Draft:
             if key != "kubectl.kubernetes.io/last-applied-configuration"
         }
         origin = f"{self.original.get('kind')}/{self.name}"
-        self.put(("annotations",), {**kept, ORIGINAL_ANNOTATION: origin}, ("metadata", "annotations"))
+        self.put(("annotations",), {**kept, names.CONVERTED_ANNOTATION: origin}, ("metadata", "annotations"))
 
     def put(self, keys: Keys, value: Any, origin: Keys = (), comment: str = "") -> None:
         """Set a field of the job file. `origin` is the path of the field in the original that it comes from."""
