@@ -74,7 +74,7 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
 	    --ignore tests/convert/upstream --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
-	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui
+	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui --ignore tests/web/browsers
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
@@ -136,12 +136,17 @@ ui: ui/node_modules/installed ## Build the page of `windlass ui` into src/windla
 	cd ui && npm run build
 
 .PHONY: test-ui
-test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium (Debian: apt-get install chromium), on an embedded cluster
-	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui
+test-ui: ui $(UI)/installed ## Test the page of `windlass ui` in Chromium, and in Firefox if installed (Debian: chromium, firefox-esr)
+	$(UI)/bin/python -m pytest -n 2 --dist loadfile tests/ui tests/web/browsers
+
+# Without what it needs, it says so and succeeds, so that CI runs everywhere.
+HAS_NODE := node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'
 
 .PHONY: test-ui-smoke
-test-ui-smoke: ui $(UI)/installed ## Run the smoke tests of test-ui
-	$(UI)/bin/python -m pytest -m smoke tests/ui
+test-ui-smoke: $(VENV)/installed ## Test the main functions of the page in the installed browsers
+	@if ! { command -v npm && $(HAS_NODE) && command -v chromium; } > /dev/null 2>&1; then \
+	    echo "The smoke tests of the page are skipped: they need Node 20.19 or newer, npm and chromium."; \
+	else $(MAKE) ui && $(BIN)/python -m pytest tests/web/browsers; fi
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Fuzz the embedded API server for SECONDS=n (default: 60) with SEED=n (default: 1)

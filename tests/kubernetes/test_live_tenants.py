@@ -154,7 +154,8 @@ def test_user_with_permissions_in_one_namespace(guest: Console, place: Place) ->
         assert "Ask for a role" in message, message
 
 
-def test_viewer_of_the_dashboard_sees_one_namespace(cluster: Cluster, place: Place, console: Console) -> None:
+def test_viewer_of_the_dashboard_sees_one_namespace(cluster: Cluster, place: Place, tmp_path: Path) -> None:
+    console = Console(cluster.kubeconfig, place.name, tmp_path)
     console("submit", console.write_job("job", command="echo hello"))
     console("wait", "job")
     with (

@@ -1,8 +1,12 @@
 """`windlass local` with a daemon and running pods: up, status, down and reset."""
 
 import json
+import re
+import shlex
 import socket
 import stat
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -297,3 +301,21 @@ def test_reset_works_with_a_damaged_database(local: Local) -> None:
         f"{local.data} deleted",
     ]
     traces.wait_until_gone()
+
+
+def test_up_with_ui_serves_the_dashboard_until_ctrl_c(home: Home) -> None:
+    with commands.local(home) as local:
+        command = home.begin("local", "up", "--ui")
+        command.says("code=")
+        (link,) = re.findall(r"http://127\.0\.0\.1:\d+/login\?code=\S+", command.output)
+        assert shlex.split(command.output)[:2] == ["export", f"KUBECONFIG={local.data}/kubeconfig"]
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(link) as page:
+            address = page.url
+        with opener.open(f"{address}api/v1/session") as answer:
+            assert json.loads(answer.read())["cluster"]["kind"] == "embedded"
+        command.press_ctrl_c()
+        command.done().expect(0)
+        with pytest.raises(urllib.error.URLError):
+            opener.open(address)
+        assert local.status()["running"] is True

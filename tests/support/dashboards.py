@@ -67,6 +67,21 @@ class Events:
                 return data
 
 
+class Lines:
+    """An open response of lines."""
+
+    def __init__(self, browser: "Browser", response: aiohttp.ClientResponse) -> None:
+        self._browser = browser
+        self._response = response
+
+    def next_line(self) -> bytes:
+        """Return the next line that is not empty; empty at the end."""
+        while True:
+            line = self._browser.stage.wait(self._response.content.readline())
+            if line != b"\n":
+                return line
+
+
 class Browser:
     """Keeps the cookies of one viewer."""
 
@@ -108,10 +123,20 @@ class Browser:
 
     @contextlib.contextmanager
     def events(self, path: str) -> Iterator[Events]:
+        with self._response(path) as response:
+            yield Events(self, response)
+
+    @contextlib.contextmanager
+    def response(self, path: str) -> Iterator[Lines]:
+        with self._response(path) as response:
+            yield Lines(self, response)
+
+    @contextlib.contextmanager
+    def _response(self, path: str) -> Iterator[aiohttp.ClientResponse]:
         response = self.stage.wait(self._opened(f"{API}/{path}"))
         try:
             assert response.status == 200, self.stage.wait(response.read())
-            yield Events(self, response)
+            yield response
         finally:
             self.stage.call(response.close)
 

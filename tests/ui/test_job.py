@@ -3,7 +3,6 @@
 import re
 
 import dashboard_jobs
-import pytest
 from dashboard_tabs import Tab
 from playwright.sync_api import expect
 
@@ -52,7 +51,6 @@ def test_ten_failures_are_told_apart(tab: Tab) -> None:
     expect(tab.lane("temporary-0").get_by_role("gridcell")).to_have_count(2)
 
 
-@pytest.mark.smoke
 def test_details_of_an_attempt_say_why_it_was_retried(tab: Tab) -> None:
     page = tab.open("jobs/default/unstable")
     tab.lane("worker-1").get_by_role("gridcell").nth(3).wait_for()

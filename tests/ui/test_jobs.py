@@ -9,7 +9,6 @@ from playwright.sync_api import expect
 from pods.commands import Local
 
 
-@pytest.mark.smoke
 def test_list_shows_state_verdict_tasks_and_progress(tab: Tab) -> None:
     tab.open("jobs")
     expect(tab.row("hello")).to_contain_text("Succeeded")

@@ -8,10 +8,13 @@ from dashboards import Browser, Dashboard
 from operated import jobs
 from scripted_cluster import Place, ScriptedCluster
 
+from windlass.web import calls, viewers
+from windlass.web import logs as web_logs
 from windlass.web.schema import Mode
 from windlass.web.server import CSRF_HEADER
 
 HEADER = "X-Forwarded-Access-Token"
+JOB_FILE = "name: digits\nimage: x\ncommand: x\nroles: {worker: {}}\n"
 READ = ("get", "list", "watch")
 
 
@@ -152,3 +155,102 @@ def test_forwarded_token_is_the_identity_of_each_request(both: tuple[Place, Plac
             with_csrf = {**headers, CSRF_HEADER: session["csrfToken"]}
             browser.send("POST", "jobs/actions", stop, **with_csrf).expect(200)
         assert not browser.cookies
+
+
+# Withdrawn permissions
+
+
+def withdraw(place: Place) -> None:
+    base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.name}"
+    place.client.delete(f"{base}/rolebindings/viewer").expect(200)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions are checked all the time."""
+    monkeypatch.setattr("windlass.web.calls.PING_SECONDS", 0.05)
+    monkeypatch.setattr("windlass.web.viewers.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("windlass.web.logs.NOTE_SECONDS", 0.05)
+
+
+def test_permissions_are_checked_within_half_a_minute() -> None:
+    assert calls.PING_SECONDS + viewers.RECHECK_SECONDS <= 30
+    assert web_logs.NOTE_SECONDS * web_logs.PAUSES_PER_PING + viewers.RECHECK_SECONDS <= 30
+
+
+@pytest.mark.usefixtures("hasty")
+def test_withdrawn_permission_ends_open_streams(shared: Dashboard, both: tuple[Place, Place]) -> None:
+    mine, _ = both
+    base = f"jobs/{mine.name}/digits"
+    with shared.browser() as viewer:
+        logged_in(viewer, dashboards.token_of_viewer(mine, *READ))
+        viewer.get(f"{base}/metrics").expect(200)
+        with (
+            viewer.events(f"jobs/stream?namespace={mine.name}") as rows,
+            viewer.events(f"{base}/stream") as job,
+            viewer.response(f"{base}/logs?follow=1") as log,
+        ):
+            rows.next("rows")
+            job.next("job")
+            assert b"secret" in log.next_line()
+            withdraw(mine)
+            assert rows.wait_for(lambda data: "code" in data)["code"] == "forbidden"
+            assert job.wait_for(lambda data: "code" in data)["code"] == "forbidden"
+            assert b"you may no longer read logs" in log.next_line()
+        for path in paths_of(mine):
+            assert viewer.get(path).expect(403).error == "forbidden", path
+
+
+@pytest.mark.usefixtures("hasty")
+def test_token_that_becomes_invalid_ends_streams_and_removes_what_was_read(
+    shared: Dashboard, both: tuple[Place, Place]
+) -> None:
+    mine, _ = both
+    token = dashboards.token_of_viewer(mine, *READ)
+    with shared.browser() as viewer, shared.browser() as other:
+        logged_in(viewer, token)
+        logged_in(other, token)
+        with viewer.events(f"jobs/stream?namespace={mine.name}") as rows:
+            rows.next("rows")
+            mine.client.delete(mine.path("serviceaccounts", "viewer")).expect(200)
+            assert rows.wait_for(lambda data: "code" in data)["code"] == "session-expired"
+        for browser in (viewer, other):
+            assert browser.get(f"jobs?namespace={mine.name}").expect(401).error == "session-expired"
+
+
+def test_service_account_starts_in_its_own_namespace(shared: Dashboard, theirs: Place) -> None:
+    with shared.browser() as viewer:
+        logged_in(viewer, dashboards.token_of_viewer(theirs, *READ))
+        assert viewer.get("session").expect(200).body["namespace"] == theirs.name
+        assert viewer.get("jobs").expect(200).body["items"] == []
+        assert viewer.get("namespaces").expect(200).body["items"] == [theirs.name]
+
+
+def test_viewer_who_may_not_submit_may_not_simulate(shared: Dashboard, place: Place, theirs: Place) -> None:
+    body = {"text": JOB_FILE, "namespace": place.name}
+    with shared.browser() as reader, shared.browser() as owner:
+        logged_in(reader, dashboards.token_of_viewer(place, *READ))
+        logged_in(owner, dashboards.token_of_viewer(theirs, *READ, "create"))
+        message = f"you may not submit jobs in the namespace {place.name}, nor simulate them"
+        for viewer in (reader, owner):
+            assert viewer.post("files/plan", body).expect(403).body["error"]["message"] == message
+        assert owner.post("files/plan", {**body, "namespace": theirs.name}).expect(200).body["verdict"]
+        owner.post("files/plan", {**body, "namespace": "../x"}).expect(400)
+
+
+def test_proxy_viewer_stays_open_while_it_follows_a_log(
+    both: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = both
+    monkeypatch.setattr("windlass.web.viewers.IDLE_SECONDS", 0.0)
+    headers = {HEADER: dashboards.token_of_viewer(mine, *READ)}
+    with (
+        dashboards.serving(mine, Mode.HEADER, token_header=HEADER) as dashboard,
+        dashboard.browser(**headers) as browser,
+        browser.response(f"jobs/{mine.name}/digits/logs?follow=1") as log,
+    ):
+        log.next_line()
+        found = dashboard.server.viewers
+        dashboard.stage.wait(found.end_idle(set()))
+        mine.write("digits-worker-0", "a later line\n")
+        assert b"a later line" in log.next_line()

@@ -1,6 +1,7 @@
 """The list of jobs, its stream, one job, its timeline, and actions."""
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -200,6 +201,82 @@ def test_timeline_has_a_bar_per_attempt(place: Place, browser: Browser) -> None:
     assert all(timeline["start"] <= bar["created"] <= bar["finished"] <= timeline["end"] for bar in bars)
     assert [each["outcome"] for each in timeline["jobAttempts"]] == ["failed"]
     assert {"AttemptStarted", "TaskFailed"} <= {each["reason"] for each in timeline["events"]}
+
+
+def report_event(place: Place, pod: dict[str, Any], reason: str, seconds: float, message: str = "") -> None:
+    """Report an event of a pod, this long after its creation."""
+    metadata = pod["metadata"]
+    time = datetime.fromisoformat(metadata["creationTimestamp"]) + timedelta(seconds=seconds)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    involved = {"kind": "Pod", "namespace": place.name, "name": metadata["name"], "uid": metadata["uid"]}
+    body = {
+        "metadata": {"generateName": "event-", "namespace": place.name},
+        "involvedObject": involved,
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+    }
+    place.client.post(place.path("events"), body).expect(201)
+
+
+@pytest.mark.parametrize(
+    ("reported", "phases"),
+    [
+        ([], (None, None, None)),
+        ([("Scheduled", 10, "")], (10, None, None)),
+        ([("Scheduled", 10, ""), ("Pulling", 12, "image a")], (10, 12, None)),
+        (
+            [("Scheduled", 10, ""), ("Pulling", 12, "image a"), ("Pulled", 20, "Successfully pulled a")],
+            (10, 12, 20),
+        ),
+        (
+            [
+                ("Scheduled", 10, ""),
+                ("Pulling", 12, "image a"),
+                ("Pulled", 20, "Successfully pulled a"),
+                ("Pulling", 20, "image b"),
+                ("Pulled", 45, "Successfully pulled b"),
+            ],
+            (10, 12, 45),
+        ),
+        (
+            [
+                ("Pulling", 12, "image a"),
+                ("Pulled", 20, "Successfully pulled a"),
+                ("Pulling", 30, "image b"),
+            ],
+            (None, 12, None),
+        ),
+        ([("Pulled", 20, "image a already present on machine")], (None, None, None)),
+        (
+            [("Pulling", 12, "image a"), ("Pulled", 20, "image b already present on machine")],
+            (None, 12, None),
+        ),
+    ],
+    ids=lambda each: "-".join(event[0] for event in each) if isinstance(each, list) else "",
+)
+def test_timeline_shows_when_images_were_pulled(
+    place: Place, browser: Browser, reported: list[tuple[str, float, str]], phases: tuple[float | None, ...]
+) -> None:
+    place.submit(jobs.framework("digits", jobs.role(life=jobs.PENDING)))
+
+    def knows_its_pod() -> bool:
+        attempt = (place.framework("digits").get("status") or {}).get("attemptStatus") or {}
+        roles = attempt.get("taskRoleStatuses") or []
+        return any(role["taskStatuses"][0]["attemptStatus"].get("podUID") for role in roles)
+
+    place.wait_for("the task to know its pod", knows_its_pod)
+    (pod,) = place.pods().values()
+    for reason, seconds, message in reported:
+        report_event(place, pod, reason, seconds, message)
+    timeline = browser.get(f"jobs/{place.name}/digits/timeline").expect(200).body
+    (bar,) = (dict(zip(timeline["columns"], each, strict=True)) for each in timeline["bars"])
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp() * 1000
+    found = [bar[name] for name in ("scheduled", "pulling", "pulled")]
+    assert found == [None if each is None else created + each * 1000 for each in phases]
+    assert bar["started"] is None
 
 
 def test_attempt_of_a_task_has_its_decision(place: Place, browser: Browser) -> None:

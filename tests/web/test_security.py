@@ -1,16 +1,21 @@
 """Sessions, cookies, headers and the checks of requests, with a real server and the responses that browsers get."""
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import dashboards
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from dashboards import Answer, Browser, Dashboard
 from operated import jobs
 from scripted_cluster import Place
 
-from windlass.web import sessions
+from windlass.web import files, page, server, sessions
 from windlass.web.schema import Mode
 from windlass.web.server import CSRF_HEADER
 
@@ -95,6 +100,56 @@ def test_cookie_is_not_readable_by_scripts_and_other_sites(dashboard: Dashboard)
     assert "Secure" in other.headers["Set-Cookie"].split("; ")
 
 
+def test_cookie_behind_tls_belongs_to_this_host_only(dashboard: Dashboard) -> None:
+    tls = {"X-Forwarded-Proto": "https"}
+    name = f"__Host-windlass-session-{dashboard.server.port}"
+    with dashboard.browser() as browser:
+        cookie = browser.get(dashboard.server.login_path(), **tls).expect(303).headers["Set-Cookie"]
+    key, _, attributes = cookie.removeprefix(f"{name}=").partition("; ")
+    assert {"Secure", "Path=/"} <= set(attributes.split("; "))
+    with dashboard.browser() as browser:
+        browser.get("session", Cookie=f"{name}={key}", **tls).expect(200)
+        # A page of another host of the domain can set a cookie without the prefix.
+        browser.get("session", Cookie=f"{name.removeprefix('__Host-')}={key}", **tls).expect(401)
+
+
+def test_login_ends_the_earlier_session_of_the_browser(dashboard: Dashboard) -> None:
+    with dashboard.browser() as browser:
+        browser.log_in()
+        (before,) = [each.value for each in browser.cookies]
+        browser.log_in()
+        (after,) = [each.value for each in browser.cookies]
+        browser.get("session").expect(200)
+    with dashboard.browser() as browser:
+        cookie = f"windlass-session-{dashboard.server.port}"
+        browser.get("session", Cookie=f"{cookie}={before}").expect(401)
+        browser.get("session", Cookie=f"{cookie}={after}").expect(200)
+
+
+def test_cookie_chosen_by_another_page_does_not_become_a_session(dashboard: Dashboard) -> None:
+    name = f"windlass-session-{dashboard.server.port}"
+    with dashboard.browser() as browser:
+        path = dashboard.server.login_path()
+        answer = browser.get(path, Cookie=f"{name}=chosen").expect(303)
+        assert not answer.headers["Set-Cookie"].startswith(f"{name}=chosen")
+    with dashboard.browser() as browser:
+        browser.get("session", Cookie=f"{name}=chosen").expect(401)
+
+
+def test_streams_end_with_the_oldest_session_of_too_many(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.web.calls.PING_SECONDS", 0.05)
+    monkeypatch.setattr("windlass.web.sessions.MAX_SESSIONS_OF_VIEWER", 2)
+    with browser.events("jobs/stream") as events:
+        events.next("rows")
+        for _ in range(2):
+            with browser.dashboard.browser() as other:
+                other.log_in()
+        assert events.next()["code"] == "session-expired"
+    browser.get("session").expect(401)
+
+
 # Requests of other pages
 
 
@@ -129,6 +184,13 @@ def test_request_of_another_origin_is_rejected(browser: Browser, headers: dict[s
 def test_request_of_the_page_is_accepted(browser: Browser) -> None:
     origin = f"http://127.0.0.1:{browser.dashboard.server.port}"
     browser.get("jobs", **{"Origin": origin, "Sec-Fetch-Site": "same-origin"}).expect(200)
+
+
+def test_page_without_tls_is_another_origin_behind_tls(browser: Browser) -> None:
+    address = f"127.0.0.1:{browser.dashboard.server.port}"
+    tls = {"X-Forwarded-Proto": "https"}
+    assert browser.get("jobs", Origin=f"http://{address}", **tls).expect(403).error == "foreign-origin"
+    assert browser.get("jobs", Origin=f"https://{address}", **tls).expect(401).error == "no-session"
 
 
 @pytest.mark.parametrize("path", ["session", "/", "/login?code=x"])
@@ -167,9 +229,103 @@ def test_path_outside_of_the_page_is_not_served(browser: Browser) -> None:
         assert b"class Server" not in browser.get(path).data
 
 
+def test_page_that_is_not_built_says_how_to_build_it(tmp_path: Path) -> None:
+    answer = asyncio.run(page.serve(make_mocked_request("GET", "/"), tmp_path))
+    assert isinstance(answer, web.Response)
+    assert answer.status == 200
+    assert "run `make ui`" in str(answer.text)
+
+
 def test_too_large_request_is_rejected(browser: Browser) -> None:
     body = {"text": "x" * (5 * 1024 * 1024)}
     assert browser.post("files/lint", body).expect(413).error == "request-entity-too-large"
+
+
+# Limits
+
+
+@pytest.mark.parametrize("path", ["files/lint", "files/plan", "files/submit"])
+def test_too_large_file_is_rejected(browser: Browser, path: str) -> None:
+    most = files.MAX_TEXT_BYTES
+    error = browser.post(path, {"text": "#" * (most + 1)}).expect(413).body["error"]
+    assert error["code"] == "too-large"
+    assert browser.post("files/lint", {"text": "#" * most}).expect(200).body["diagnostics"]
+
+
+def test_too_large_login_is_rejected(place: Place) -> None:
+    with dashboards.serving(place, Mode.TOKEN) as dashboard, dashboard.browser() as browser:
+        browser.send("POST", "session", {"token": "x" * server.MAX_LOGIN_BYTES}).expect(413)
+
+
+def test_number_of_streams_of_a_viewer_is_limited(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.web.viewers.MAX_STREAMS", 2)
+    with browser.events("jobs/stream"), browser.events("jobs/stream") as second:
+        second.next("rows")
+        assert browser.get("jobs/stream").expect(429).error == "too-many-streams"
+        browser.get("jobs").expect(200)
+    place = browser.dashboard.place
+    assert isinstance(place, Place)
+    place.wait_for("a stream to be free", lambda: _can_open(browser))
+
+
+def _can_open(browser: Browser) -> bool:
+    try:
+        with browser.events("jobs/stream") as events:
+            return bool(events.next("rows"))
+    except AssertionError:
+        return False
+
+
+def test_number_of_watched_namespaces_of_a_viewer_is_limited(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.web.viewers.MAX_WATCHES", 2)
+    for name in ("default", "kube-system", "kube-public", "default"):
+        browser.get(f"jobs?namespace={name}").expect(200)
+    with browser.events("jobs/stream?namespace=default") as first, browser.events("jobs/stream") as second:
+        first.next("rows")
+        second.next("rows")
+        error = browser.get("jobs?namespace=kube-system").expect(429).error
+    assert error == "too-many-streams"
+
+
+def test_cancelled_simulation_counts_until_its_thread_ends(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, may_end = threading.Semaphore(0), threading.Event()
+    running: list[None] = []
+
+    def slow(*_: object) -> None:
+        running.append(None)
+        started.release()
+        may_end.wait()
+
+    monkeypatch.setattr(files, "_plan", slow)
+    token = browser.get("session").body["csrfToken"]
+    text = {"text": "x"}
+
+    async def simulate() -> int:
+        answer = await browser.session.post("/api/v1/files/plan", json=text, headers={CSRF_HEADER: token})
+        return answer.status
+
+    async def begin() -> "asyncio.Task[int]":
+        return asyncio.create_task(simulate())
+
+    try:
+        first = browser.stage.wait(begin())
+        assert started.acquire(timeout=60)
+        browser.stage.call(first.cancel)
+        second = browser.stage.wait(begin())
+        assert browser.post("files/lint", text).expect(200).body["diagnostics"]
+        assert len(running) == 1
+    finally:
+        may_end.set()
+
+    async def end() -> int:
+        return await second
+
+    assert browser.stage.wait(end()) == 200
+    assert len(running) == 2
 
 
 # Tokens

@@ -1,7 +1,7 @@
 /** The actions on jobs, in the words of the command line, and their confirmation. */
 
 import { useState } from "preact/hooks";
-import { messageOf, request } from "./api";
+import { LONG_MS, messageOf, request } from "./api";
 import { count } from "./format";
 import type { ActionName, ActionResult, JobKey, JobRow, Permissions } from "./types";
 import { Dialog, notify, Problem } from "./ui";
@@ -123,7 +123,7 @@ function Confirmation({
     try {
       const keys: JobKey[] = jobs.map(({ namespace, name }) => ({ namespace, name }));
       const body = { action: action.name, jobs: keys };
-      const { results } = await request<{ results: ActionResult[] }>("jobs/actions", { method: "POST", body });
+      const { results } = await request<{ results: ActionResult[] }>("jobs/actions", { method: "POST", body, timeout: LONG_MS });
       for (const failed of results.filter((result) => !result.ok)) notify(`${failed.name}: ${failed.message}`, true);
       const done = results.filter((result) => result.ok);
       if (done.length === 1) notify(done[0]!.message || `${action.label}: ${done[0]!.name}`);

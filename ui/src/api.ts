@@ -8,6 +8,7 @@ import type { LoginMode, Session } from "./types";
 
 const BASE = "api/v1/";
 const TIMEOUT_MS = 30_000;
+export const LONG_MS = 10 * 60_000;
 const PROBE_TIMEOUT_MS = 5_000;
 /** The server sends at least one message per 15 s. */
 const SILENCE_MS = 45_000;
@@ -57,11 +58,13 @@ export interface RequestOptions {
   method?: "GET" | "POST" | "DELETE";
   body?: unknown;
   signal?: AbortSignal;
+  /** For requests whose answer takes long, e.g. a search in whole logs. */
+  timeout?: number;
 }
 
 /** Return the JSON of the response. Throws ApiError for an error that the server reports, and LostError. */
 export async function request<T>(path: string, options: RequestOptions = {}): Promise<T> {
-  const signals = [AbortSignal.timeout(TIMEOUT_MS)];
+  const signals = [AbortSignal.timeout(options.timeout ?? TIMEOUT_MS)];
   if (options.signal) signals.push(options.signal);
   const limited = { ...options, signal: AbortSignal.any(signals) };
   let response: Response;
@@ -242,6 +245,7 @@ export type EventHandlers = Record<string, (data: never) => void>;
 /**
  * Call the handlers with the server-sent events of a path until the signal. Reconnects after a lost connection, while
  * the tab is visible; the handler `open` is called before each connection. Throws ApiError if the server refuses it.
+ * After an event `error`, e.g. because a permission was withdrawn, it waits before it connects again.
  */
 export async function followEvents(path: string, signal: AbortSignal, handlers: EventHandlers): Promise<void> {
   for (let failures = 0; !signal.aborted; ) {
@@ -252,11 +256,16 @@ export async function followEvents(path: string, signal: AbortSignal, handlers: 
     const unfollow = isVisible.follow((visible) => visible || hidden.abort());
     const started = Date.now();
     handlers["open"]?.(undefined as never);
+    let isRefused = false;
+    const emit = (event: string, data: unknown) => {
+      isRefused ||= event === "error" && (data as { code?: string }).code !== "session-expired";
+      handlers[event]?.(data as never);
+    };
     try {
       const both = AbortSignal.any([signal, hidden.signal]);
-      await readText(path, both, sseParser((event, data) => handlers[event]?.(data as never)));
+      await readText(path, both, sseParser(emit));
       // The server ended the stream, e.g. because it stops.
-      await reconnect();
+      if (!isRefused) await reconnect();
     } catch (error) {
       if (!isAbort(error) && !(error instanceof LostError)) throw error;
       if (error instanceof LostError) await reconnect();
@@ -264,7 +273,8 @@ export async function followEvents(path: string, signal: AbortSignal, handlers: 
       unfollow();
     }
     failures = Date.now() - started < SILENCE_MS ? failures + 1 : 0;
-    if (failures > 1) await sleep(delayOf(failures - 1), signal);
+    if (isRefused) await sleep(delayOf(DELAYS_S.length), signal);
+    else if (failures > 1) await sleep(delayOf(failures - 1), signal);
   }
 }
 

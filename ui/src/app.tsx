@@ -13,6 +13,8 @@ import { theme, type Theme } from "./theme";
 import type { Session } from "./types";
 import { Dialog, Notices, notify, useLoaded, useNow } from "./ui";
 
+/** Not the name of a namespace. */
+const OTHER = "…";
 const PAGES = ["jobs", "submit", "cluster"] as const;
 const TITLES = { jobs: "Jobs", submit: "Submit", cluster: "Cluster" };
 const KEYS: [string, string][] = [
@@ -183,16 +185,36 @@ function LostBanner() {
 export function NamespaceSelect({ value, hasAll }: { value: string; hasAll: boolean }) {
   const { data } = useLoaded((signal) => request<{ items: string[]; all: boolean }>("namespaces", { signal }), []);
   const names = new Set([...(data?.items ?? []), ...(value === "*" ? [] : [value])]);
+  const [isTyping, setTyping] = useState(false);
+  const choose = (name: string) => {
+    setTyping(name === OTHER);
+    if (name !== OTHER && name !== "") setQuery({ ns: name, page: "" }, true);
+  };
+  // Viewers who may not list namespaces know the names of theirs.
+  if (isTyping)
+    return (
+      <label class="field">
+        Namespace{" "}
+        <input
+          type="text"
+          placeholder="name, Enter"
+          ref={(field) => field?.focus()}
+          onChange={(event) => choose(event.currentTarget.value.trim())}
+          onBlur={() => setTyping(false)}
+        />
+      </label>
+    );
   return (
     <label class="field">
       Namespace{" "}
-      <select value={value} onChange={(event) => setQuery({ ns: event.currentTarget.value, page: "" }, true)}>
+      <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
         {hasAll && (data?.all || value === "*") && <option value="*">All namespaces</option>}
         {[...names].sort().map((name) => (
           <option key={name} value={name}>
             {name}
           </option>
         ))}
+        <option value={OTHER}>Other…</option>
       </select>
     </label>
   );

@@ -4,6 +4,7 @@ import contextlib
 
 import msgspec
 
+from windlass.client import lookup
 from windlass.client.connection import Connection
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
@@ -63,6 +64,14 @@ async def may(
 async def may_use_jobs(connection: Connection, verb: str, namespace: str = "") -> bool:
     """Return whether the user may do this to Frameworks of job files."""
     return await may(connection, verb, frameworks(names.CONTROLLER_GROUP), namespace)
+
+
+async def may_list_jobs(connection: Connection, namespace: str = "") -> bool:
+    """Return whether the user may list the Frameworks of an API group that `JobWatch` watches."""
+    for group in lookup.GROUPS:
+        if await may(connection, "list", frameworks(group), namespace):
+            return True
+    return False
 
 
 async def may_read_logs(connection: Connection, namespace: str) -> bool:

@@ -2,6 +2,8 @@
 
 import contextlib
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -15,7 +17,7 @@ from windlass.client.history import AttemptView
 from windlass.client.logs import earlier
 from windlass.client.logs.container_log import LogOptions, ignore_note
 from windlass.client.report import contents
-from windlass.client.report.contents import TaskAttempt
+from windlass.client.report.contents import Phase, PhaseState, TaskAttempt
 from windlass.client.tasks import TaskSelector
 from windlass.client.views import TaskState
 from windlass.kubeapi.errors import ApiError, ForbiddenError
@@ -23,6 +25,8 @@ from windlass.model import verdict
 from windlass.model.completion import CompletionCode
 from windlass.model.status import EndedTaskAttempt
 
+_ALREADY_PRESENT = "already present"
+"""Part of the message of an event `Pulled` without a pull."""
 _LOST = (CompletionCode.POD_EXTERNAL_DELETED, CompletionCode.CONFIG_MAP_EXTERNAL_DELETED)
 
 
@@ -51,10 +55,53 @@ async def read(connection: Connection, name: str) -> Timeline:
     with contextlib.suppress(ForbiddenError):
         api_events = await events.read(connection, found.framework)
     return Timeline(
-        tuple(contents.task_attempts_of(found)),
+        with_phases_of_pods(contents.task_attempts_of(found), api_events),
         found.attempts,
         tuple(history.with_recorded(api_events, found.records)),
     )
+
+
+def with_phases_of_pods(attempts: Iterable[TaskAttempt], found: Iterable[Event]) -> tuple[TaskAttempt, ...]:
+    """Return the attempts with the phases that only the events of their pods show."""
+    by_pod: dict[str, dict[str, list[Event]]] = {}
+    for event in found:
+        by_pod.setdefault(event.uid, {}).setdefault(event.reason, []).append(event)
+    return tuple(
+        msgspec.structs.replace(each, phases=_with_events(each, by_pod[each.pod_uid]))
+        if each.pod_uid in by_pod
+        else each
+        for each in attempts
+    )
+
+
+def _with_events(attempt: TaskAttempt, found: Mapping[str, Sequence[Event]]) -> tuple[Phase, ...]:
+    """Return the phases of an attempt with the times of its pod's events, whose resolution may be a second.
+
+    A pod with several images pulls them one after the other; they are one phase, which ends with the last of them.
+    """
+    phases = {phase.state: phase for phase in attempt.phases}
+    pending, running = phases.get(PhaseState.PENDING), phases.get(PhaseState.RUNNING)
+    if pending is None:
+        return attempt.phases
+    latest = running.since if running is not None else attempt.ended
+    scheduled, pulling, pulled = (found.get(reason, ()) for reason in ("Scheduled", "Pulling", "Pulled"))
+    starting = phases.get(PhaseState.STARTING)
+    begin = starting.since if starting is not None else min((each.first for each in scheduled), default=None)
+    preparing: list[tuple[PhaseState, datetime]] = []
+    if begin is not None:
+        preparing.append((PhaseState.STARTING, begin))
+    if pulling:
+        preparing.append((PhaseState.PULLING, min(each.first for each in pulling)))
+        end = max((each.last for each in pulled if _ALREADY_PRESENT not in each.message), default=None)
+        if end is not None and end >= max(each.last for each in pulling):
+            preparing.append((PhaseState.STARTING, end))
+    since = pending.since
+    timed = [pending]
+    for state, time in preparing:
+        since = max(since, min(time, latest or time))
+        timed.append(Phase(state=state, since=since))
+    rest = (each for each in attempt.phases if each.state in (PhaseState.RUNNING, PhaseState.ENDING))
+    return (*timed, *rest)
 
 
 def outcome_of(attempt: TaskAttempt) -> Outcome:

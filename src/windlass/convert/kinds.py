@@ -21,6 +21,7 @@ def kinds() -> tuple[Kind, ...]:
         mpijob,
         tfjob,
         training_jobs,
+        trainjob,
         volcano,
     )
 
@@ -29,6 +30,7 @@ def kinds() -> tuple[Kind, ...]:
         *training_jobs.KINDS,
         *mpijob.KINDS,
         *volcano.KINDS,
+        *trainjob.KINDS,
         *jobset.KINDS,
         *job.KINDS,
     )

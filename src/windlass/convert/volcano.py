@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.convert import conversion, pod_templates, volcano_plugins, volcano_policies
+from windlass.convert import conversion, job_spec, pod_templates, volcano_plugins, volcano_policies
 from windlass.convert.conversion import Draft, Keys
 from windlass.convert.fields import METADATA, Fields, Kind
-from windlass.convert.volcano_tasks import Task
+from windlass.convert.volcano_tasks import JobSpec, Task
 from windlass.model.base import Json
 
 API_VERSION = "batch.volcano.sh/v1alpha1"
@@ -24,6 +24,8 @@ _SCHEDULING_FIELDS = ("minAvailable", "queue", "priorityClassName", "networkTopo
 
 
 def convert(draft: Draft) -> None:
+    if job_spec.decode(draft, JobSpec, draft.spec, ("spec",)) is None:
+        return
     tasks = _tasks(draft)
     total = sum(task.replicas for task in tasks)
     available = draft.get("minAvailable") or sum(task.min_available for task in tasks)
@@ -62,9 +64,6 @@ def _tasks(draft: Draft) -> list[Task]:
     found: list[Task] = []
     for at, body in enumerate(draft.get("tasks") or ()):
         keys: Keys = ("spec", "tasks", at)
-        if not isinstance(body, dict):
-            draft.refuse(keys, "expected a mapping with name, replicas and template")
-            continue
         name = body.get("name") or f"default{at}"
         if any(task.name == name for task in found):
             draft.refuse((*keys, "name"), f"another task is named {name}: rename one of them")

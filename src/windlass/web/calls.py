@@ -34,6 +34,7 @@ class Call:
         self.csrf_token = csrf_token
         self.is_alive: Callable[[], bool] = lambda: True
         """Whether the session still exists; a call of a stream counts as use."""
+        self._could_read_logs = False
         self.is_own_machine = False
         """Whether the server runs on the machine of the viewer, as the viewer."""
 
@@ -74,6 +75,20 @@ class Call:
         """Decode the JSON of the request. Raises ProblemError."""
         return await decode_body(self.request, kind)
 
+    async def may_read_logs(self) -> bool:
+        """Return whether the viewer may read logs in the namespace of the path. Raises ProblemError if the permission
+        was withdrawn since the last call."""
+        is_allowed = await self.viewer.may_read_logs(self.namespace)
+        if self._could_read_logs and not is_allowed:
+            raise problems.forbidden(f"you may no longer read logs in the namespace {self.namespace}")
+        self._could_read_logs = is_allowed
+        return is_allowed
+
+    def require_session(self) -> None:
+        """Check that a response that takes long may continue. Raises ProblemError if the session has ended."""
+        if not self.is_alive():
+            raise problems.session_expired("the session has expired. Log in again.")
+
     def _name(self, part: str) -> str:
         name = self.request.match_info[part]
         if not is_object_name(name):
@@ -81,10 +96,11 @@ class Call:
         return name
 
 
-async def decode_body(request: web.Request, kind: type[T]) -> T:
-    """Decode the JSON of a request. Raises ProblemError."""
+async def decode_body(request: web.Request, kind: type[T], limit: int | None = None) -> T:
+    """Decode the JSON of a request of at most `limit` bytes. Raises ProblemError and HTTPRequestEntityTooLarge."""
+    limited = request if limit is None else request.clone(client_max_size=limit)
     try:
-        return msgspec.json.decode(await request.read(), type=kind)
+        return msgspec.json.decode(await limited.read(), type=kind)
     except msgspec.DecodeError as error:
         raise problems.invalid(f"the request is invalid: {error}") from error
 
@@ -123,22 +139,30 @@ def json_response(answer: Any, status: int = 200) -> web.Response:
 
 
 class EventStream:
-    """Server-sent events."""
+    """Server-sent events, while the session exists and `check`, which each ping calls, raises no error."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self.check: Callable[[], Awaitable[None]] | None = None
+        self._exits = contextlib.ExitStack()
         self._response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
 
     async def __aenter__(self) -> Self:
-        await self._response.prepare(self._call.request)
+        self._exits.enter_context(self._call.viewer.stream())
+        try:
+            await self._response.prepare(self._call.request)
+        except BaseException:
+            self._exits.close()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Send the error that ends the stream."""
+        self._exits.close()
         problem = None
         if isinstance(error, Exception) and not isinstance(error, ConnectionError):
             problem = problems.from_error(error, self._call.viewer.connection)
@@ -156,20 +180,21 @@ class EventStream:
         await self._response.write(b"event: %s\ndata: %s\n\n" % (event.encode(), msgspec.json.encode(data)))
 
     async def pinging(self, awaited: Awaitable[T]) -> T:
-        """Wait, and send pings meanwhile. Raises ProblemError if the session ends."""
+        """Wait, and send pings meanwhile. Raises ProblemError if the session ends, and the errors of the check."""
         work = asyncio.ensure_future(awaited)
         try:
             while not (await asyncio.wait({work}, timeout=PING_SECONDS))[0]:
-                self.require_session()
+                await self._require_permission()
                 await self.send("ping", {})
-            self.require_session()
+            await self._require_permission()
             return work.result()
         finally:
             work.cancel()
 
-    def require_session(self) -> None:
-        if not self._call.is_alive():
-            raise problems.session_expired("the session has expired. Log in again.")
+    async def _require_permission(self) -> None:
+        self._call.require_session()
+        if self.check is not None:
+            await self.check()
 
 
 @contextlib.asynccontextmanager
@@ -183,8 +208,8 @@ async def pieces(
     response = web.StreamResponse(
         headers={"Content-Type": content_type, "X-Accel-Buffering": "no", **(headers or {})}
     )
-    await response.prepare(call.request)
-    with contextlib.suppress(ConnectionError):
+    with call.viewer.stream(), contextlib.suppress(ConnectionError):
+        await response.prepare(call.request)
         try:
             yield response
         except Exception as error:

@@ -4,7 +4,6 @@ With a link, the server runs as the viewer, and paths are relative to its workin
 files of the submitting machine is rejected: they would be those of the server.
 """
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -40,10 +39,12 @@ from windlass.web.schema import (
     SubmitRequest,
     TimelineAnswer,
 )
+from windlass.web.viewers import Work
 from windlass.wire import durations, fault_injection
 from windlass.wire.fault_injection import InjectionError
 
-_SIMULATIONS = asyncio.Semaphore(2)
+MAX_TEXT_BYTES = 1024 * 1024
+MAX_FAULTS = 100
 _UNTIL_SECONDS = 30 * 86400.0
 _COMPLETION = re.compile(r"\((?P<code>-?\d+)\)(?:, Failed ?(?P<class>[^;]*))?(?:; retrying in .*)?$")
 FILE = "job.yaml"
@@ -51,15 +52,16 @@ FILE = "job.yaml"
 
 async def lint(call: Call) -> LintAnswer:
     request = await call.body(LintRequest)
-    data, name = request.text.encode(errors="replace"), request.name or FILE
+    data, name = _bytes_of(request.text), request.name or FILE
     if call.is_own_machine:
         folder = Path.cwd()
-        source = await asyncio.to_thread(
-            sources.decode, data, name, folder, checks=FileChecks(folder, packs_code=True)
+        checks = FileChecks(folder, packs_code=True)
+        source = await call.viewer.in_thread(
+            Work.CHECK, lambda: sources.decode(data, name, folder, checks=checks)
         )
         contents = source.contents
     else:
-        contents = await asyncio.to_thread(documents.read, data, name)
+        contents = await call.viewer.in_thread(Work.CHECK, lambda: documents.read(data, name))
     return LintAnswer(
         jobs=[each.name for each in contents.submissions],
         diagnostics=[
@@ -71,10 +73,9 @@ async def lint(call: Call) -> LintAnswer:
 
 async def submit(call: Call) -> SubmitAnswer:
     request = await call.body(SubmitRequest)
-    if request.namespace and not is_object_name(request.namespace):
-        raise problems.invalid(f"namespace: {request.namespace[:100]!r} is not a name of Kubernetes")
-    connection = call.viewer.at(request.namespace)
-    source = await asyncio.to_thread(_source, request.text, is_own_machine=call.is_own_machine)
+    connection = call.viewer.at(_namespace_of(call, request.namespace))
+    data, is_own_machine = _bytes_of(request.text), call.is_own_machine
+    source = await call.viewer.in_thread(Work.CHECK, lambda: _source(data, is_own_machine=is_own_machine))
     _require_jobs(source)
     messages: list[str] = []
     (planned,) = await submission.plan(connection, (source,), SubmitOptions(is_rerun=request.rerun))
@@ -86,8 +87,17 @@ async def submit(call: Call) -> SubmitAnswer:
     return SubmitAnswer(created=created, messages=messages)
 
 
-def _source(text: str, *, is_own_machine: bool) -> Source:
+def _bytes_of(text: str) -> bytes:
+    """Return the file. Raises ProblemError if it is too large."""
     data = text.encode(errors="replace")
+    if len(data) > MAX_TEXT_BYTES:
+        raise problems.ProblemError(
+            413, "too-large", f"the file has {len(data):,} bytes; at most {MAX_TEXT_BYTES:,} are accepted"
+        )
+    return data
+
+
+def _source(data: bytes, *, is_own_machine: bool) -> Source:
     if is_own_machine:
         folder = Path.cwd()
         return sources.decode(data, FILE, folder, checks=FileChecks(folder))
@@ -110,12 +120,23 @@ def _require_jobs(source: Source) -> None:
 
 async def plan(call: Call) -> PlanAnswer:
     request = await call.body(PlanRequest)
-    async with _SIMULATIONS:
-        return await asyncio.to_thread(_plan, request.text, request.faults)
+    data, namespace = _bytes_of(request.text), _namespace_of(call, request.namespace)
+    if len(request.faults) > MAX_FAULTS:
+        raise problems.invalid(f"faults: {len(request.faults)} are too many: at most {MAX_FAULTS}")
+    # A simulation of a shared server is part of submitting: it uses the processors of all viewers.
+    if not call.is_own_machine and not await call.viewer.may("create", namespace):
+        raise problems.forbidden(f"you may not submit jobs in the namespace {namespace}, nor simulate them")
+    return await call.viewer.in_thread(Work.SIMULATE, lambda: _plan(data, request.faults))
 
 
-def _plan(text: str, faults: Sequence[str]) -> PlanAnswer:
-    source = Source(documents.read(text.encode(errors="replace"), FILE), Path())
+def _namespace_of(call: Call, name: str) -> str:
+    if name and not is_object_name(name):
+        raise problems.invalid(f"namespace: {name[:100]!r} is not a name of Kubernetes")
+    return name or call.viewer.connection.namespace
+
+
+def _plan(data: bytes, faults: Sequence[str]) -> PlanAnswer:
+    source = Source(documents.read(data, FILE), Path())
     _require_jobs(source)
     chosen = source.contents.submissions[0]
     framework = simulation.framework_of(chosen)
@@ -177,12 +198,13 @@ def _timeline(found: Plan, start: datetime) -> TimelineAnswer:
                 "",
                 ms(each.created),
                 None,
+                None,
+                None,
                 ms(each.started),
                 ms(each.finished),
                 each.outcome.value,
                 each.code,
                 each.failure_class,
-                None,
                 None,
             )
             for each in bars

@@ -90,8 +90,10 @@ async def list_jobs(call: Call) -> JobList:
 
 
 async def stream_jobs(call: Call) -> web.StreamResponse:
+    scope = call.scope()
     async with EventStream(call) as stream:
-        watch = await call.viewer.jobs(call.scope())
+        watch = await call.viewer.jobs(scope)
+        stream.check = lambda: _require_same(call, scope, watch)
         with watch.changes() as changes:
             while True:
                 keys = await stream.pinging(changes.take())
@@ -102,6 +104,13 @@ async def stream_jobs(call: Call) -> web.StreamResponse:
                 await stream.send("rows", JobRows(upserts=upserts, deleted=deleted))
                 await asyncio.sleep(MIN_INTERVAL_SECONDS)
     return stream.response
+
+
+async def _require_same(call: Call, scope: str, watch: JobWatch[JobRow]) -> None:
+    """Raise the error of a watch that has ended, e.g. because the viewer may not list jobs any more."""
+    if await call.viewer.jobs(scope) is not watch:
+        await watch.ready()
+        raise problems.ProblemError(503, "interrupted", "the watch of the jobs was interrupted")
 
 
 async def _read(watch: JobWatch[JobRow], keys: set[Key]) -> list[JobRow]:
@@ -122,8 +131,10 @@ async def read_job(call: Call) -> JobDetail:
 
 
 async def stream_job(call: Call) -> web.StreamResponse:
+    namespace = call.namespace
     async with EventStream(call) as stream:
-        watch = await call.viewer.jobs(call.namespace)
+        watch = await call.viewer.jobs(namespace)
+        stream.check = lambda: _require_same(call, namespace, watch)
         with watch.changes() as changes:
             keys = {(call.namespace, call.name)}
             await stream.pinging(changes.take())

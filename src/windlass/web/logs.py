@@ -57,7 +57,11 @@ class _Request(msgspec.Struct, frozen=True):
     ) -> AsyncGenerator[list[Line], None]:
         async with contextlib.aclosing(self._read(call, options, notes)) as batches:
             async for batch in batches:
-                yield [each for each in batch if self.task_attempt in (None, each.attempt)]
+                call.require_session()
+                await call.may_read_logs()
+                selected = [each for each in batch if self.task_attempt in (None, each.attempt)]
+                if selected:
+                    yield selected
 
     def _read(self, call: Call, options: LogOptions, notes: list[str]) -> AsyncGenerator[list[Line], None]:
         framework = self.job.framework
@@ -98,8 +102,8 @@ async def read_logs(call: Call) -> web.StreamResponse:
                 pauses = 0
             elif (pauses := pauses + 1) % PAUSES_PER_PING == 0:
                 await response.write(b"\n")
-            if not call.is_alive():
-                break
+                call.require_session()
+                await call.may_read_logs()
     return response
 
 
@@ -123,10 +127,20 @@ async def search_logs(call: Call) -> SearchResult:
     request = await _Request.of(call)
     options = LogOptions(has_timestamps=True)
     try:
-        async with contextlib.aclosing(request.read(call, options, [])) as batches:
+        async with (
+            contextlib.aclosing(request.read(call, options, [])) as batches,
+            _searching(call),
+        ):
             return await search.search(batches, text, is_regex=call.flag("regex"))
     except PatternError as error:
         raise problems.invalid(f"q: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def _searching(call: Call) -> AsyncGenerator[None, None]:
+    with call.viewer.stream():
+        async with call.viewer.searches:
+            yield
 
 
 async def download_logs(call: Call) -> web.StreamResponse:

@@ -18,6 +18,10 @@ def session_expired(message: str) -> ProblemError:
     return ProblemError(401, "session-expired", message)
 
 
+def forbidden(message: str) -> ProblemError:
+    return ProblemError(403, "forbidden", message)
+
+
 def invalid(message: str) -> ProblemError:
     return ProblemError(400, "invalid-request", message)
 

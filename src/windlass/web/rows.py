@@ -261,9 +261,12 @@ def _ms(time: datetime) -> int:
 
 
 def _bar(attempt: TaskAttempt) -> tuple[str | int | None, ...]:
-    since = {phase.state: _ms(phase.since) for phase in attempt.phases}
-    ended = milliseconds(attempt.ended)
-    ending = since.get(PhaseState.ENDING)
+    since: dict[PhaseState, int] = {}
+    pulled: int | None = None
+    for phase in attempt.phases:
+        if phase.state is PhaseState.STARTING and PhaseState.PULLING in since:
+            pulled = _ms(phase.since)
+        since.setdefault(phase.state, _ms(phase.since))
     return (
         attempt.role,
         attempt.index,
@@ -272,13 +275,14 @@ def _bar(attempt: TaskAttempt) -> tuple[str | int | None, ...]:
         attempt.node,
         since.get(PhaseState.PENDING),
         since.get(PhaseState.STARTING),
+        since.get(PhaseState.PULLING),
+        pulled,
         since.get(PhaseState.RUNNING),
-        ended,
+        milliseconds(attempt.ended),
         timeline.outcome_of(attempt).value,
         attempt.code,
         attempt.failure_class,
-        None,
-        ending,
+        since.get(PhaseState.ENDING),
     )
 
 

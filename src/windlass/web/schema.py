@@ -218,12 +218,13 @@ BAR_COLUMNS = (
     "node",
     "created",
     "scheduled",
+    "pulling",
+    "pulled",
     "started",
     "finished",
     "outcome",
     "exitCode",
     "class",
-    "pulled",
     "ending",
 )
 
@@ -386,6 +387,8 @@ class PlanRequest(Answer, frozen=True, kw_only=True):
     text: str
     faults: Sequence[str] = ()
     """Faults as in `windlass plan --inject`."""
+    namespace: str = ""
+    """Where the viewer may submit jobs. Default: the namespace of the session."""
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True):

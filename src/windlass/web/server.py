@@ -30,6 +30,11 @@ logger = logging.getLogger(__name__)
 
 CSRF_HEADER = "X-Windlass-CSRF"
 MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_LOGIN_BYTES = 64 * 1024
+MAX_LOGINS = 10
+"""Number of tokens that the API server checks at a time."""
+SECURE_PREFIX = "__Host-"
+"""Browsers accept a cookie of this name only over TLS from this host itself, not from another one of its domain."""
 CLEANUP_SECONDS = 15.0
 SHUTDOWN_SECONDS = 1.0
 _READING = ("GET", "HEAD")
@@ -72,6 +77,7 @@ class Server:
         self.viewers = Viewers(base, monotonic)
         self._base = base
         self._options = options
+        self._logins = asyncio.Semaphore(MAX_LOGINS)
         self._csrf_key = secrets.token_bytes(32)
         self.port = 0
 
@@ -178,7 +184,10 @@ class Server:
         """Reject requests that a page of another origin has sent. A page on another port has the same cookies."""
         allowed = {request.host.lower(), *self._options.hosts}
         origin = request.headers.get("Origin", "")
-        is_foreign = bool(origin) and urlsplit(origin).netloc.lower() not in allowed
+        found = urlsplit(origin)
+        is_foreign = bool(origin) and (
+            found.netloc.lower() not in allowed or (_is_secure(request) and found.scheme != "https")
+        )
         site = request.headers.get("Sec-Fetch-Site", "none")
         if is_foreign or (is_api and site not in ("none", "same-origin")):
             raise ProblemError(403, "foreign-origin", "requests of other sites are not accepted")
@@ -200,7 +209,8 @@ class Server:
             except Exception as error:
                 converted = call.viewer.connection.expected_error(error)
                 if isinstance(converted, CredentialsRejectedError):
-                    self.sessions.end(request.cookies.get(self._cookie, ""))
+                    self.sessions.end(self._session_key(request))
+                    await self.viewers.drop(call.viewer)
                     raise problems.session_expired(
                         "the cluster rejected your credentials: they may have expired. Log in again."
                     ) from error
@@ -216,7 +226,7 @@ class Server:
             # The token may be renewed at any time, and the page keeps its CSRF token.
             digest = hmac.new(self._csrf_key, viewer.user.encode(), hashlib.sha256).hexdigest()
             return Call(request, viewer, None, digest)
-        key = request.cookies.get(self._cookie, "")
+        key = self._session_key(request)
         session = self.sessions.find(key)
         if session is None and not key:
             raise ProblemError(401, "no-session", self._login_advice)
@@ -257,7 +267,8 @@ class Server:
     async def _identity(self, token: str) -> str:
         """Return the identity of a token. Raises ProblemError."""
         try:
-            return await self.viewers.of_token(token)
+            async with self._logins:
+                return await self.viewers.of_token(token)
         except Exception as error:
             if isinstance(self._base.expected_error(error), CredentialsRejectedError):
                 raise ProblemError(
@@ -283,7 +294,7 @@ class Server:
     async def _log_in_with_token(self, request: web.Request) -> web.StreamResponse:
         if self._options.mode is not Mode.TOKEN:
             raise ProblemError(404, "not-found", "this server does not accept logins with tokens")
-        token = _valid_token((await decode_body(request, Login)).token.strip())
+        token = _valid_token((await decode_body(request, Login, MAX_LOGIN_BYTES)).token.strip())
         key = self.sessions.create(await self._identity(token))
         session = self.sessions.find(key)
         assert session is not None  # noqa: S101 — it was just created
@@ -293,8 +304,15 @@ class Server:
         return response
 
     def _set_cookie(self, request: web.Request, response: web.Response, key: str) -> None:
-        is_secure = request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"
-        response.set_cookie(self._cookie, key, httponly=True, samesite="Strict", secure=is_secure, path="/")
+        self.sessions.end(self._session_key(request))
+        is_secure = _is_secure(request)
+        name = SECURE_PREFIX + self._cookie if is_secure else self._cookie
+        response.set_cookie(name, key, httponly=True, samesite="Strict", secure=is_secure, path="/")
+
+    def _session_key(self, request: web.Request) -> str:
+        """Return the value of the cookie; empty if there is none."""
+        name = SECURE_PREFIX + self._cookie if _is_secure(request) else self._cookie
+        return request.cookies.get(name, "")
 
     async def _read_session(self, call: Call) -> SessionInfo:
         access = self._base.access
@@ -314,11 +332,16 @@ class Server:
         )
 
     async def _end_session(self, call: Call) -> web.StreamResponse:
-        self.sessions.end(call.request.cookies.get(self._cookie, ""))
+        self.sessions.end(self._session_key(call.request))
         return web.Response(status=204)
 
     async def _no_call(self, call: Call) -> None:
         raise NotImplementedError
+
+
+def _is_secure(request: web.Request) -> bool:
+    """Return whether the browser uses TLS, also to a proxy in front of this server."""
+    return request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"
 
 
 def _valid_token(token: str) -> str:

@@ -1,7 +1,7 @@
 """Sessions of viewers, and the one-time codes of login links. They are only in the memory of this process."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,6 +11,7 @@ CODE_SECONDS = 300.0
 MAX_SESSION_SECONDS = 8 * 3600.0
 MAX_IDLE_SECONDS = 3600.0
 MAX_SESSIONS = 10_000
+MAX_SESSIONS_OF_VIEWER = 50
 
 
 class Session(msgspec.Struct):
@@ -64,9 +65,11 @@ class Sessions:
     def create(self, identity: str) -> str:
         """Start a session, and return the value of its cookie."""
         self.remove_expired()
+        own = [key for key, each in self._sessions.items() if each.identity == identity]
+        if len(own) >= MAX_SESSIONS_OF_VIEWER:
+            self._end_oldest(own)
         if len(self._sessions) >= MAX_SESSIONS:
-            oldest = min(self._sessions, key=lambda key: self._sessions[key].used_at)
-            del self._sessions[oldest]
+            self._end_oldest(self._sessions)
         key, now = self._new_secret(), self._now()
         self._sessions[key] = Session(identity, self._new_secret(), now, now)
         return key
@@ -90,6 +93,9 @@ class Sessions:
         """End a session. Streams that it has open end with their next message."""
         if (found := self._sessions.pop(key, None)) is not None:
             found.created_at = -MAX_SESSION_SECONDS
+
+    def _end_oldest(self, keys: Iterable[str]) -> None:
+        self.end(min(keys, key=lambda key: self._sessions[key].used_at))
 
     def remove_expired(self) -> None:
         for key in [key for key, each in self._sessions.items() if self._is_expired(each)]:

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,16 +15,29 @@ from windlass.client.connection import Connection
 from windlass.client.job_metrics import JobMetrics
 from windlass.client.job_watch import JobWatch, Key
 from windlass.client.views import JobState
-from windlass.web import rows
+from windlass.web import problems, rows
 from windlass.web.schema import JobRow, Permissions, Progress
 
 PERMISSION_SECONDS = 30.0
 """How long the answer of an access review is used. The API server checks every request anyway."""
+RECHECK_SECONDS = 15.0
+"""How long watches and streams continue after a review, so that those of withdrawn permissions end."""
 IDLE_SECONDS = 60.0
 """How long watches continue after their last use."""
 METRICS_SECONDS = 120.0
 """How long metrics are collected, and kept, after the last request for them."""
 PROGRESS_SECONDS = 10.0
+MAX_STREAMS = 60
+"""Number of open streams, downloads and searches of a viewer."""
+MAX_SEARCHES = 4
+"""Number of searches of a viewer at a time. Further ones wait."""
+MAX_WATCHES = 20
+"""Number of watched namespaces of a viewer."""
+MAX_METRICS = 20
+"""Number of jobs of a viewer whose metrics are collected."""
+MAX_ANSWERS = 1_000
+MAX_THREADS = 2
+"""Number of files of all viewers that are checked, and simulated, at a time."""
 MAX_PROGRESS_JOBS = 50
 MAX_PROGRESS_REQUESTS = 5
 _REPORTING_ROLES = ("chief", "master", "worker")
@@ -33,16 +47,31 @@ _ALL = ""
 T = TypeVar("T")
 
 
+class Work(StrEnum):
+    """Work that takes long and is not a request."""
+
+    CHECK = "check"
+    SIMULATE = "simulate"
+
+
+Threads = dict[Work, asyncio.Semaphore]
+
+
 class Viewer:
     """One identity. `now` is a monotonic clock."""
 
-    def __init__(self, user: str, opened: Connection, now: Callable[[], float]) -> None:
+    def __init__(self, user: str, opened: Connection, now: Callable[[], float], threads: Threads) -> None:
         self.user = user
         self.connection = opened
         self.used_at = now()
         self._now = now
+        self.searches = asyncio.Semaphore(MAX_SEARCHES)
+        self._threads = threads
+        self._turns = {kind: asyncio.Lock() for kind in Work}
+        self._streams = 0
         self._answers: dict[tuple[object, ...], tuple[float, Any]] = {}
         self._watches: dict[str, _RunningWatch] = {}
+        self._changing_watches = asyncio.Lock()
         self._metrics: dict[Key, _RunningMetrics] = {}
         self._progress: dict[Key, Progress] = {}
 
@@ -56,6 +85,9 @@ class Viewer:
         found = self._answers.get(key)
         if found is None or self._now() >= found[0] + seconds:
             found = self._now(), await read()
+            self._answers.pop(key, None)
+            while len(self._answers) >= MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]
             self._answers[key] = found
         value: T = found[1]
         return value
@@ -67,27 +99,91 @@ class Viewer:
             lambda: access_review.may_use_jobs(self.connection, verb, namespace),
         )
 
+    async def may_read_logs(self, namespace: str) -> bool:
+        return await self.cached(
+            ("logs", namespace),
+            lambda: access_review.may_read_logs(self.connection, namespace),
+            RECHECK_SECONDS,
+        )
+
     async def permissions(self, namespace: str) -> Permissions:
         patch, delete, create, logs = await asyncio.gather(
             self.may("patch", namespace),
             self.may("delete", namespace),
             self.may("create", namespace),
-            self.cached(("logs", namespace), lambda: access_review.may_read_logs(self.connection, namespace)),
+            self.may_read_logs(namespace),
         )
         return Permissions(
             stop=patch, suspend=patch, resume=patch, delete=delete, run_again=create, logs=logs
         )
 
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count an open stream, download or search. Raises ProblemError if there are too many."""
+        if self._streams >= MAX_STREAMS:
+            raise problems.ProblemError(
+                429, "too-many-streams", f"{MAX_STREAMS} streams are open already. Close other tabs."
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+            self.used_at = self._now()
+
+    async def in_thread(self, kind: Work, work: Callable[[], T]) -> T:
+        """Run work in a thread: one of its kind for this viewer. A thread whose request was cancelled counts until it
+        ends."""
+        turn = self._turns[kind]
+        await turn.acquire()
+        try:
+            await self._threads[kind].acquire()
+        except BaseException:
+            turn.release()
+            raise
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+
+        def release(done: "asyncio.Future[T]") -> None:
+            self._threads[kind].release()
+            turn.release()
+            if not done.cancelled():
+                done.exception()
+
+        running.add_done_callback(release)
+        return await asyncio.shield(running)
+
     async def jobs(self, namespace: str) -> JobWatch[JobRow]:
-        """Return the jobs of a namespace, or of all namespaces for `*`, when they are listed. Raises ApiError."""
+        """Return the jobs of a namespace, or of all namespaces for `*`, when they are listed. Raises ApiError.
+
+        A watch of a viewer who may not list the jobs any more ends. A new one then fails as the API server decides.
+        """
         scope = _ALL if namespace == "*" else namespace
-        running = self._watches.get(scope)
-        if running is None or running.work.done():
-            watch = JobWatch(self.at(scope), rows.of_job, in_all_namespaces=scope == _ALL)
-            running = self._watches[scope] = _RunningWatch(watch, self._read_progress(watch))
-        running.used_at = self._now()
+        may_list = scope not in self._watches or await self.cached(
+            ("list", scope), lambda: access_review.may_list_jobs(self.connection, scope), RECHECK_SECONDS
+        )
+        async with self._changing_watches:
+            running = self._watches.get(scope)
+            if running is not None and (running.work.done() or not may_list):
+                await self._watches.pop(scope).end()
+                running = None
+            if running is None:
+                await self._make_room_for_watch()
+                watch = JobWatch(self.at(scope), rows.of_job, in_all_namespaces=scope == _ALL)
+                running = self._watches[scope] = _RunningWatch(watch, self._read_progress(watch))
+            running.used_at = self._now()
         await running.watch.ready()
         return running.watch
+
+    async def _make_room_for_watch(self) -> None:
+        """End the watch that was unused for the longest time if there are too many. Raises ProblemError."""
+        if len(self._watches) < MAX_WATCHES:
+            return
+        unused = [scope for scope, each in self._watches.items() if not each.watch.has_readers]
+        if not unused:
+            raise problems.ProblemError(
+                429, "too-many-streams", f"{MAX_WATCHES} namespaces are open already. Close other tabs."
+            )
+        await self._watches.pop(min(unused, key=lambda scope: self._watches[scope].used_at)).end()
 
     def with_progress(self, row: JobRow) -> JobRow:
         found = self._progress.get((row.namespace, row.name))
@@ -118,25 +214,43 @@ class Viewer:
             running = sorted(
                 (row for row in found if row.state == JobState.RUNNING), key=lambda row: row.created or ""
             )
-            for row in found:
-                if row.state != JobState.RUNNING:
-                    self._progress.pop((row.namespace, row.name), None)
+            self._forget_progress(watch, {(row.namespace, row.name) for row in running})
             latest = running[-MAX_PROGRESS_JOBS:]
             changed = await asyncio.gather(*map(read, latest))
             watch.notify(set().union(*changed))
             await asyncio.sleep(PROGRESS_SECONDS)
 
+    def _forget_progress(self, watch: JobWatch[JobRow], running: set[Key]) -> None:
+        """Forget the progress of jobs that do not run, and that no other watch contains."""
+        others = [each.watch for each in self._watches.values() if each.watch is not watch]
+        for key in self._progress.keys() - running:
+            if not any(
+                (row := each.get(key)) is not None and row.state == JobState.RUNNING for each in others
+            ):
+                del self._progress[key]
+
     async def metrics(self, namespace: str, name: str) -> JobMetrics:
         """Return the metrics of a job, which are collected from now on while they are asked for. Raises ClientError."""
         key = namespace, name
+        may_get = key not in self._metrics or await self.cached(
+            ("get", namespace), lambda: self._may_get_jobs(namespace), RECHECK_SECONDS
+        )
+        if not may_get and key in self._metrics:
+            await self._metrics.pop(key).end()
         if key not in self._metrics:
             connection_there = self.at(namespace)
             await history.find(connection_there, name)
-            metrics = JobMetrics(connection_there, name, time.time)
-            self._metrics.setdefault(key, _RunningMetrics(metrics))
+            if key not in self._metrics:  # another request may have started them meanwhile
+                self._metrics[key] = _RunningMetrics(JobMetrics(connection_there, name, time.time))
         running = self._metrics[key]
         running.used_at = self._now()
+        while len(self._metrics) > MAX_METRICS:
+            oldest = min(self._metrics, key=lambda each: self._metrics[each].used_at)
+            await self._metrics.pop(oldest).end()
         return running.metrics
+
+    async def _may_get_jobs(self, namespace: str) -> bool:
+        return await access_review.may_use_jobs(self.connection, "get", namespace)
 
     async def end_idle(self) -> None:
         """End watches that nobody reads, and metrics that nobody asks for."""
@@ -155,7 +269,7 @@ class Viewer:
 
     @property
     def is_used(self) -> bool:
-        return bool(self._watches) or self._now() < self.used_at + IDLE_SECONDS
+        return bool(self._watches) or self._streams > 0 or self._now() < self.used_at + IDLE_SECONDS
 
     async def close(self) -> None:
         for each in (*self._watches.values(), *self._metrics.values()):
@@ -200,6 +314,7 @@ class Viewers:
     def __init__(self, base: Connection, now: Callable[[], float]) -> None:
         self._base = base
         self._now = now
+        self._threads = {kind: asyncio.Semaphore(MAX_THREADS) for kind in Work}
         self._viewers: dict[str, Viewer] = {}
         self._exits: dict[str, contextlib.AsyncExitStack] = {}
 
@@ -229,7 +344,10 @@ class Viewers:
             if token is not None:
                 access = self._base.access.with_token(token)
                 opened = await stack.enter_async_context(connection.connected_with(access))
-            viewer = Viewer(await access_review.user_name(opened), opened, self._now)
+            user = await access_review.user_name(opened)
+            if token is not None and (own := _own_namespace(user)):
+                opened = opened.at(own)
+            viewer = Viewer(user, opened, self._now, self._threads)
             stack.push_async_callback(viewer.close)
             if identity not in self._viewers:  # another request may have opened it meanwhile
                 self._viewers[identity] = viewer
@@ -242,6 +360,11 @@ class Viewers:
             if identity not in identities and not viewer.is_used:
                 await self._close(identity)
 
+    async def drop(self, viewer: Viewer) -> None:
+        """Close a viewer whose credentials the cluster rejects, with all that was read with them."""
+        for identity in [key for key, each in self._viewers.items() if each is viewer]:
+            await self._close(identity)
+
     async def close(self) -> None:
         for identity in list(self._viewers):
             await self._close(identity)
@@ -249,3 +372,9 @@ class Viewers:
     async def _close(self, identity: str) -> None:
         del self._viewers[identity]
         await self._exits.pop(identity).aclose()
+
+
+def _own_namespace(user: str) -> str:
+    """Return the namespace of a service account; empty for other users."""
+    parts = user.split(":")
+    return parts[2] if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4 else ""

@@ -12,15 +12,15 @@ from windlass.convert.fields import Kind
 from windlass.model.base import Json
 
 CRDS = [(module, crd) for module in modules.MODULES for crd in module.crds]
-POD_TEMPLATES = ("template", "podTemplate")
+POD_TEMPLATES = ("template", "podTemplate", "podTemplateSpec")
 """Their fields are those of Kubernetes, which are passed on."""
 
 
 def leaves(schema: Json, keys: Keys) -> Iterator[Keys]:
     """Yield the paths of the fields without fields of their own. Keys of maps and items of lists are `*`."""
     properties, values = schema.get("properties"), schema.get("additionalProperties")
-    if keys and keys[-1] in POD_TEMPLATES and "metadata" in (properties or {}) and len(keys) > 2:
-        yield keys
+    if keys[-1] in POD_TEMPLATES and "containers" in _below(schema, "spec"):
+        yield from ((*keys, name) for name in ("metadata", "spec"))
     elif properties:
         for name, below in properties.items():
             yield from leaves(below, (*keys, name))
@@ -30,6 +30,11 @@ def leaves(schema: Json, keys: Keys) -> Iterator[Keys]:
         yield from leaves(schema["items"], (*keys, "*"))
     else:
         yield keys
+
+
+def _below(schema: Json, name: str) -> Json:
+    found: Json = ((schema.get("properties") or {}).get(name) or {}).get("properties") or {}
+    return found
 
 
 def converted(module: Module, crd: str) -> Iterator[tuple[Kind, Json]]:

@@ -77,6 +77,7 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
   const loaded = useLoaded((signal) => request<JobDetail>(jobPath(namespace, name), { signal }), [namespace, name]);
   const [live, setLive] = useState<JobDetail | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
+  const [isForbidden, setForbidden] = useState(false);
   const isLoaded = loaded.data !== null || loaded.error !== null;
   useEffect(() => {
     if (!isLoaded) return undefined;
@@ -85,12 +86,17 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
       job: (job: JobDetail) => {
         setLive(job);
         setProblem(null);
+        setForbidden(false);
       },
-      error: ({ message }: { message: string }) => setProblem(message),
+      error: ({ code, message }: { code: string; message: string }) => {
+        // What the viewer may not see any more is not shown any more.
+        setForbidden(code === "forbidden");
+        setProblem(message);
+      },
     }).catch((error: unknown) => abort.signal.aborted || setProblem(messageOf(error)));
     return () => abort.abort();
   }, [namespace, name, isLoaded]);
-  const job = live ?? loaded.data;
+  const job = isForbidden ? null : (live ?? loaded.data);
   return { job, error: job ? problem : (loaded.error ?? problem) };
 }
 

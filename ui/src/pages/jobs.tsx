@@ -110,7 +110,11 @@ function useRows(namespace: string): { rows: ReadonlyMap<string, JobRow> | null;
         for (const job of deleted) rows.delete(keyOf(job));
         publish(null);
       },
-      error: ({ message }: { message: string }) => publish(message),
+      error: ({ code, message }: { code: string; message: string }) => {
+        // What the viewer may not see any more is not shown any more.
+        if (code === "forbidden") rows = null;
+        publish(message);
+      },
     }).catch((error: unknown) => publish(messageOf(error)));
     return () => abort.abort();
   }, [namespace]);

@@ -1,7 +1,7 @@
 /** The logs of several tasks, merged by the server. The search covers the whole logs and happens on the server. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { generation, isAbort, jobPath, messageOf, query as queryOf, readLines, request } from "../api";
+import { generation, isAbort, jobPath, LONG_MS, messageOf, query as queryOf, readLines, request } from "../api";
 import { bytes, clock, count, dateTime, visible } from "../format";
 import { highlight, LogBuffer, MAX_SHOWN, splitMatches, type Entry, type Received } from "../logs";
 import { setQuery } from "../router";
@@ -311,10 +311,13 @@ function Search({
   };
   const parameters = queryOf({ ...filter, q: text, regex: isRegex ? 1 : "" });
   const { data, error } = useLoaded(
-    async (signal) => (text === "" ? null : request<LogSearch>(`${path}/search${parameters}`, { signal })),
+    async (signal) => (text === "" ? null : request<LogSearch>(`${path}/search${parameters}`, { signal, timeout: LONG_MS })),
     [parameters],
   );
-  const errors = useLoaded((signal) => request<LogSearch>(`${path}/search${queryOf({ ...filter, q: "" })}`, { signal }), [filter]);
+  const errors = useLoaded(
+    (signal) => request<LogSearch>(`${path}/search${queryOf({ ...filter, q: "" })}`, { signal, timeout: LONG_MS }),
+    [filter],
+  );
   const firstError = data?.firstError ?? errors.data?.firstError ?? null;
   return (
     <form

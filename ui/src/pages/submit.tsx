@@ -1,7 +1,7 @@
 /** Paste or drop a file, see its errors at the lines, simulate failures, and submit it. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { messageOf, query as queryOf, request } from "../api";
+import { LONG_MS, messageOf, query as queryOf, request } from "../api";
 import { NamespaceSelect } from "../app";
 import { count } from "../format";
 import { href } from "../router";
@@ -11,7 +11,7 @@ import { Problem, useLoaded, useTitle } from "../ui";
 
 const LINT_DELAY_MS = 400;
 const LINE_HEIGHT = 18;
-const MAX_FILE_BYTES = 2_000_000;
+const MAX_FILE_BYTES = 1024 * 1024;
 const EXAMPLE = `name: hello
 roles:
   worker:
@@ -30,7 +30,7 @@ export function Submit({ namespace }: { namespace: string }) {
 
   const read = async (file: File | undefined) => {
     if (!file) return;
-    if (file.size > MAX_FILE_BYTES) return setProblem(`${file.name} has more than 2 MB. Is it a job file?`);
+    if (file.size > MAX_FILE_BYTES) return setProblem(`${file.name} has more than 1 MiB. Is it a job file?`);
     setText(await file.text());
     setName(file.name);
     setProblem(null);
@@ -80,7 +80,7 @@ export function Submit({ namespace }: { namespace: string }) {
       {text.trim() !== "" && (
         <>
           <LintResultView text={text} {...lint} />
-          <Plan text={text} />
+          <Plan text={text} namespace={namespace} />
           <SubmitForm text={text} namespace={namespace} permissions={permissions.data} lint={lint.result} />
         </>
       )}
@@ -200,7 +200,7 @@ function Editor({
 
 // Plan
 
-function Plan({ text }: { text: string }) {
+function Plan({ text, namespace }: { text: string; namespace: string }) {
   const [faults, setFaults] = useState("");
   const [plan, setPlan] = useState<{ text: string; result: PlanResult } | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
@@ -209,8 +209,8 @@ function Plan({ text }: { text: string }) {
     event.preventDefault();
     setBusy(true);
     try {
-      const body = { text, faults: faults.split("\n").map((fault) => fault.trim()).filter(Boolean) };
-      setPlan({ text, result: await request<PlanResult>("files/plan", { method: "POST", body }) });
+      const body = { text, faults: faults.split("\n").map((fault) => fault.trim()).filter(Boolean), namespace };
+      setPlan({ text, result: await request<PlanResult>("files/plan", { method: "POST", body, timeout: LONG_MS }) });
       setProblem(null);
     } catch (error) {
       setPlan(null);
@@ -277,7 +277,7 @@ function SubmitForm({
     setProblem(null);
     setDone(null);
     try {
-      setDone(await request<SubmitResult>("files/submit", { method: "POST", body: { text, namespace, rerun } }));
+      setDone(await request<SubmitResult>("files/submit", { method: "POST", body: { text, namespace, rerun }, timeout: LONG_MS }));
     } catch (error) {
       setProblem(messageOf(error));
     } finally {

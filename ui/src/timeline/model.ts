@@ -10,6 +10,7 @@ export interface Bar {
   node: string;
   created: number;
   scheduled: number | null;
+  pulling: number | null;
   pulled: number | null;
   started: number | null;
   ending: number | null;
@@ -71,6 +72,7 @@ export function lanesOf(data: TimelineData): Lane[] {
       node: text("node"),
       created: number("created") ?? started ?? data.start,
       scheduled: number("scheduled"),
+      pulling: number("pulling"),
       pulled: number("pulled"),
       started,
       ending: number("ending"),
@@ -103,8 +105,11 @@ export function phasesOf(bar: Bar, now: number): Phase[] {
     if (limited > from) phases.push({ name, from, to: limited });
     from = limited;
   };
-  until("pending", bar.scheduled ?? bar.started ?? end);
-  until("pulling", bar.pulled);
+  until("pending", bar.scheduled ?? bar.pulling ?? bar.started ?? end);
+  if (bar.pulling !== null) {
+    until("preparing", bar.pulling);
+    until("pulling", bar.pulled ?? bar.started ?? end);
+  }
   until("preparing", bar.started ?? end);
   until("running", bar.ending ?? end);
   until("ending", end);

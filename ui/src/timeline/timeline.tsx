@@ -317,7 +317,7 @@ function MarkView({
           const from = Math.max(phase.from, range.from);
           const to = Math.min(phase.to, range.to);
           if (to <= from) return null;
-          return <i key={phase.name} class={`phase-${phase.name}`} style={{ flexGrow: to - from }} />;
+          return <i key={phase.from} class={`phase-${phase.name}`} style={{ flexGrow: to - from }} />;
         })
       ) : (
         <i class="phase-several" />
@@ -334,6 +334,8 @@ function describe(bar: Bar, now: number): string {
   if (bar.exitCode !== null) parts.push(`exit code ${bar.exitCode}`);
   if (bar.failureClass) parts.push(bar.failureClass);
   parts.push(duration((endOf(bar, now) - bar.created) / 1000));
+  const pulling = phasesOf(bar, now).find((phase) => phase.name === "pulling");
+  if (pulling) parts.push(`pulled images for ${duration((pulling.to - pulling.from) / 1000)}`);
   if (bar.node) parts.push(`on ${bar.node}`);
   return parts.join(", ");
 }
