@@ -86,10 +86,10 @@ class Draft:
     def __init__(self, original: Json, others: Sequence[Json] = ()) -> None:
         self.original = original
         self.others = others
-        metadata = original.get("metadata") or {}
+        metadata = _mapping(original.get("metadata"))
         self.name: str = metadata.get("name") or ""
         self.namespace: str = metadata.get("namespace") or ""
-        self.spec: Json = original.get("spec") or {}
+        self.spec = _mapping(original.get("spec"))
         self.document: Json = {}
         self.objects: list[Json] = []
         self.used: list[Json] = []
@@ -105,7 +105,7 @@ class Draft:
                 self.put((key,), metadata[key], ("metadata", key))
         kept = {
             key: value
-            for key, value in (metadata.get("annotations") or {}).items()
+            for key, value in _mapping(metadata.get("annotations")).items()
             if key != "kubectl.kubernetes.io/last-applied-configuration"
         }
         origin = f"{self.original.get('kind')}/{self.name}"
@@ -222,6 +222,11 @@ class Draft:
             tuple(self.used),
             mapped_fields,
         )
+
+
+def _mapping(value: Any) -> Json:
+    """Return a mapping; an empty one for another value, which `Fields.types` reports."""
+    return value if isinstance(value, dict) else {}
 
 
 def _ordered(document: Json) -> Json:
