@@ -102,8 +102,8 @@ def test_other_objects_come_along() -> None:
     [
         ({"queue: a": "queue: a, colour: red"}, 5, None),
         ({"replicas: 2": "replica: 2"}, 8, "spec.jaxReplicaSpecs.Worker.replica: unknown field"),
-        ({"replicas: 2": "replicas: two"}, 8, "spec.jaxReplicaSpecs.Worker.replicas: expected a number"),
-        ({"template:": "template: 7 #"}, 9, "spec.jaxReplicaSpecs.Worker.template.spec.containers: missing"),
+        ({"replicas: 2": "replicas: two"}, 8, "spec.jaxReplicaSpecs.Worker.replicas: expected an integer"),
+        ({"template:": "template: 7 #"}, 9, "spec.jaxReplicaSpecs.Worker.template: expected a mapping"),
         (
             {"image:": "imag:"},
             12,
@@ -165,11 +165,11 @@ def test_added_objects_are_created_with_the_job_and_deleted_with_it(
     submitted = CliRunner().invoke(main, ["submit", *place.options, str(file)])
     assert submitted.exit_code == 0, submitted.output
     services = f"/api/v1/namespaces/{place.name}/services"
-    created = {each["metadata"]["name"] for each in place.client.get(services).json["items"]}
+    created = {each["metadata"]["name"] for each in place.client.get(services).body["items"]}
     assert {"digits-worker-0", "digits-worker-1"} <= created
 
     deleted = CliRunner().invoke(main, ["delete", *place.options, "digits"])
 
     assert deleted.exit_code == 0, deleted.output
-    left = {each["metadata"]["name"] for each in place.client.get(services).json["items"]}
+    left = {each["metadata"]["name"] for each in place.client.get(services).body["items"]}
     assert not {"digits-worker-0", "digits-worker-1"} & left
