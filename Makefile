@@ -73,8 +73,9 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 .PHONY: unit
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
-	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
-	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui --ignore tests/agreement --ignore tests/web/browsers
+	    --ignore tests/agreement --ignore tests/convert/upstream --ignore tests/kubelet --ignore tests/local \
+	    --ignore tests/kubernetes --ignore tests/examples --ignore tests/launchers --ignore tests/clients/kubectl \
+	    --ignore tests/ui --ignore tests/web/browsers
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
@@ -88,6 +89,10 @@ test-examples: $(EXAMPLES)/installed ## Train with the examples of TensorFlow, a
 .PHONY: test-launchers
 test-launchers: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with PyTorch, JAX and MPI: their examples, and each launcher of docs/discovery.md
 	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/launchers
+
+.PHONY: test-convert
+test-convert: $(VENV)/installed ## Compare with other systems: their examples, CRDs and operators (needs Go; AGREEMENT_CASES=n)
+	$(BIN)/python -m pytest tests/convert/upstream tests/agreement
 
 .PHONY: test-all
 test-all: ## Run all tests: test, test-pods, test-kubernetes, test-examples and test-launchers
@@ -104,10 +109,6 @@ test-api: $(VENV)/installed ## Run the conformance and operator tests on a real 
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.group_by_server \
 	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
 	    tests/controller/leader/test_lease_on_server.py tests/bench/test_load_on_a_server.py
-
-.PHONY: test-convert
-test-convert: $(VENV)/installed ## Run generated jobs under the original operators and under Windlass, and compare (AGREEMENT_CASES=n)
-	$(BIN)/python -m pytest tests/agreement
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Run the tests on a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`

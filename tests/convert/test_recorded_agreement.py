@@ -1,6 +1,8 @@
 """Converted jobs end like the originals in the recorded cases, which ran under the original operators."""
 
 import asyncio
+import os
+from pathlib import Path
 
 import in_process_cluster
 import pytest
@@ -9,6 +11,8 @@ from agreement.cases import Case, Outcome
 from agreement import comparison, converted, generate, recorded, run
 
 QUIET = 0.3
+PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
+BEGIN, END = "<!-- differences -->\n", "<!-- end of differences -->"
 CASES_FOR_COVERAGE = 200
 
 
@@ -46,3 +50,12 @@ def test_generated_cases_cover_every_feature(kind: str) -> None:
 def test_generator_repeats_cases_for_a_seed() -> None:
     assert generate.cases("TFJob", 5, seed=7) == generate.cases("TFJob", 5, seed=7)
     assert generate.cases("TFJob", 5, seed=7) != generate.cases("TFJob", 5, seed=8)
+
+
+def test_documentation_lists_the_differences() -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    shown, _, after = rest.partition(END)
+    if os.environ.get("WINDLASS_REGENERATE"):
+        PAGE.write_text(f"{before}{BEGIN}{comparison.table()}\n{END}{after}")
+        shown = f"{comparison.table()}\n"
+    assert shown == f"{comparison.table()}\n"

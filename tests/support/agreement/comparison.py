@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from agreement import subjects
 from agreement.cases import Case, Outcome
 
 
@@ -36,7 +37,35 @@ class Rule(msgspec.Struct, frozen=True):
         return case.kind in self.kinds and found.part in self.parts and self.applies(case, original, other)
 
 
-RULES: Final[tuple[Rule, ...]] = ()
+def _keeps_running_pods(case: Case, original: Outcome, other: Outcome) -> bool:
+    policy = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
+    fewer = all(other.left.get(role, 0) <= count for role, count in original.left.items())
+    return policy == "None" and fewer and original.verdict != subjects.ACTIVE
+
+
+def _keeps_failed_pods(case: Case, original: Outcome, other: Outcome) -> bool:
+    fewer = all(other.left.get(role, 0) <= count for role, count in original.left.items())
+    return fewer and original.has_retries
+
+
+RULES: Final = (
+    Rule(
+        kinds=("TFJob", "PyTorchJob", "MPIJob"),
+        parts=("left",),
+        what="With `cleanPodPolicy: None`, pods that still run when the job ends are stopped.",
+        reason="A finished job must not use nodes and GPUs. The operator leaves the pods running until somebody "
+        "deletes them.",
+        applies=_keeps_running_pods,
+    ),
+    Rule(
+        kinds=("Job", "JobSet", "MPIJob"),
+        parts=("left",),
+        what="A failed pod is deleted when it is replaced.",
+        reason="The pods of a task have the same name one after the other, so that its address stays. Attempts and "
+        "their logs are kept as records (`history`).",
+        applies=_keeps_failed_pods,
+    ),
+)
 
 
 def differences(original: Outcome, other: Outcome) -> list[Difference]:
@@ -65,3 +94,10 @@ def unexpected(
         for each in differences(original, other)
         if not any(rule.excuses(case, original, other, each) for rule in rules)
     ]
+
+
+def table() -> str:
+    """Return the intended differences as a table for the documentation."""
+    lines = ["| kinds | difference | reason |", "|---|---|---|"]
+    lines += [f"| {', '.join(rule.kinds)} | {rule.what} | {rule.reason} |" for rule in RULES]
+    return "\n".join(lines)

@@ -51,7 +51,8 @@ class Player:
         await self._settle("the start")
         skipped = []
         for number, step in enumerate(case.steps):
-            pod = self._pod_of(step)
+            # Pods of a finished job may still run, but nothing is decided any more.
+            pod = self._pod_of(step) if self.verdict == subjects.ACTIVE else None
             if pod is None:
                 skipped.append(number)
                 continue
