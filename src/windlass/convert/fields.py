@@ -13,6 +13,7 @@ from windlass.convert.conversion import Draft, FieldNote, Keys, NoteKind
 from windlass.model.base import Json
 
 _ANY = "*"
+_TYPE_NAMES = {dict: "a mapping", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -21,13 +22,23 @@ class Fields(msgspec.Struct, frozen=True):
     """Reasons by pattern."""
     refused: Mapping[str, str] = {}
     """What to do instead, by pattern."""
+    types: Mapping[str, type] = {}
+    """Types of the values that a converter reads, by pattern: dict, list, str, int or bool."""
 
     def __or__(self, other: "Fields") -> "Fields":
         return Fields(
             (*self.mapped, *other.mapped),
             {**self.no_effect, **other.no_effect},
             {**self.refused, **other.refused},
+            {**self.types, **other.types},
         )
+
+    def wrong_types(self, body: Json) -> Iterator[FieldNote]:
+        """Yield a note for each given value of a wrong type."""
+        for pattern, expected in self.types.items():
+            for keys, value in _values(body, pattern.split("."), ()):
+                if type(value) is not expected:
+                    yield FieldNote(NoteKind.REFUSED, keys, f"expected {_TYPE_NAMES[expected]}")
 
     def lists_of(self, keys: Keys) -> tuple[str, ...]:
         """Return the names of the lists whose longest pattern covers the path."""
@@ -43,6 +54,11 @@ class Fields(msgspec.Struct, frozen=True):
         longest = max(lengths.values())
         return tuple(name for name, length in lengths.items() if length == longest > 0)
 
+    def _has_below(self, keys: Keys) -> bool:
+        """Return whether a pattern is about a field below this path."""
+        patterns = (*self.mapped, *self.no_effect, *self.refused)
+        return any(_covers(".".join(each.split(".")[: len(keys)]), keys) for each in patterns)
+
     def count_mapped(self, body: Json) -> int:
         """Return the number of given fields of an object that are mapped; a pattern counts once for each field that it
         names."""
@@ -55,14 +71,16 @@ class Fields(msgspec.Struct, frozen=True):
         )
 
     def notes(self, body: Json) -> Iterator[FieldNote]:
-        """Yield a note for each given field of an object that has no effect, or is refused or unknown."""
+        """Yield a note for each given field of an object that has no effect, or is refused, unknown or of a wrong
+        type."""
+        yield from self.wrong_types(body)
         for keys in _given(body, ()):
             found = self.lists_of(keys)
             if "refused" in found:
                 yield FieldNote(NoteKind.REFUSED, *_longest(self.refused, keys))
             elif "no_effect" in found:
                 yield FieldNote(NoteKind.NO_EFFECT, *_longest(self.no_effect, keys))
-            elif not found:
+            elif not found and not (_is_empty(body, keys) and self._has_below(keys)):
                 yield FieldNote(NoteKind.REFUSED, keys, "unknown field: remove it, or correct its name")
 
 
@@ -94,6 +112,15 @@ METADATA = Fields(
         "status": "the controller writes the status",
     },
     refused={"metadata.generateName": "a job needs a name: replace generateName by name"},
+    types={
+        "metadata": dict,
+        "metadata.name": str,
+        "metadata.namespace": str,
+        "metadata.labels": dict,
+        "metadata.annotations": dict,
+        "metadata.annotations.*": str,
+        "spec": dict,
+    },
 )
 """Fields that objects of all kinds have."""
 
@@ -107,6 +134,24 @@ def _given(value: Any, keys: Keys) -> Iterator[Keys]:
         yield from _given(item, (*keys, key))
     if is_leaf and value is not None:
         yield keys
+
+
+def _values(value: Any, parts: list[str], keys: Keys) -> Iterator[tuple[Keys, Any]]:
+    """Yield the values at a pattern. Null counts as absent."""
+    if not parts:
+        if value is not None:
+            yield keys, value
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if parts[0] in (_ANY, key):
+            yield from _values(item, parts[1:], (*keys, key))
+
+
+def _is_empty(value: Any, keys: Keys) -> bool:
+    for key in keys:
+        value = value[key]
+    return isinstance(value, (dict, list))
 
 
 def _length(pattern: str) -> int:
