@@ -190,6 +190,19 @@ def test_hostname_is_the_name_of_the_pod() -> None:
     assert created["metadata"]["name"] == created["spec"]["hostname"] == "job-worker-1"
 
 
+def test_pods_have_the_labels_of_the_original() -> None:
+    labels = pods.pod(_with_attempt(job("TFJob", TWO)), "worker", 1)["metadata"]["labels"]
+
+    assert (
+        labels.items()
+        >= {
+            "training.kubeflow.org/job-name": "job",
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": "1",
+        }.items()
+    )
+
+
 # The other kinds
 
 
