@@ -7,6 +7,7 @@ from pathlib import Path
 import in_process_cluster
 import pytest
 from agreement.cases import Case, Outcome
+from agreement.hollow import Hollow
 
 from agreement import comparison, converted, generate, recorded, run
 
@@ -24,7 +25,7 @@ def test_converted_jobs_end_as_recorded(kind: str) -> None:
         watched = [converted.WindlassSubject.resource]
         async with run.hollow_cluster(cluster.kubeconfig, watched, QUIET) as hollow:
 
-            async def played(found: run.Hollow, case: Case) -> Outcome:
+            async def played(found: Hollow, case: Case) -> Outcome:
                 return await run.play_converted(found, case, QUIET)
 
             return await run.play_all(hollow, [each.case for each in cases], {run.CONVERTED: played})
