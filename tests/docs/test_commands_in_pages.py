@@ -17,6 +17,7 @@ PAGES = sorted(
     for pattern in (
         "README.md",
         "docs/*.md",
+        "docs/coming-from/*.md",
         "docs/migrating/*.md",
         "examples/README.md",
         "examples/*/README.md",
