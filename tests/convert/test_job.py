@@ -8,6 +8,7 @@ from tests.convert.outcomes import Outcome, convert, play, rendered
 
 from windlass.convert.conversion import NoteKind
 from windlass.model.base import Json
+from windlass.render import documents
 
 IGNORE = "{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}"
 THREE = "completionMode: Indexed, completions: 3, parallelism: 3"
@@ -357,6 +358,15 @@ spec:
     assert "controller-uid" not in pod["metadata"]["labels"]
     assert pod["metadata"]["annotations"]["note"] == "mine"
     assert pod["spec"]["subdomain"] == "sums"
+
+
+def test_headless_service_with_the_name_of_the_job_is_left_to_the_job() -> None:
+    service = "{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {clusterIP: %s}}"
+    job_of_file = job("completions: 2, completionMode: Indexed")
+    for name, address, kept in (("sum", "None", 0), ("sums", "None", 1), ("sum", "10.0.0.7", 1)):
+        contents = documents.read(f"{service % (name, address)}\n---\n{job_of_file}".encode(), "job.yaml")
+        assert not contents.errors
+        assert len(contents.manifests) == kept, name
 
 
 # Refused values

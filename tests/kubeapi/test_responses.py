@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.kubeapi import responses
-from windlass.kubeapi.responses import LineSplitter
+from windlass.kubeapi.responses import EventSplitter
 
 DEEP = b'{"metadata":{"name":"deep","resourceVersion":"7"},"spec":' + b'{"a":' * 5000 + b'"]}"' + b"}" * 5001
 """An API server takes it, and a decoder does not."""
@@ -19,18 +19,18 @@ LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"."))
 def test_lines_do_not_depend_on_chunks(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
     whole = b"".join(line + b"\n" for line in lines) + rest
     places = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
-    splitter = LineSplitter()
+    splitter = EventSplitter()
     found = [line for start, end in itertools.pairwise(places) for line in splitter.feed(whole[start:end])]
     assert found == [line for line in lines if line]
-    assert splitter.has_partial_line == bool(rest)
+    assert splitter.has_partial_event == bool(rest)
 
 
 def test_long_line_in_many_chunks() -> None:
-    splitter = LineSplitter()
+    splitter = EventSplitter()
     for _ in range(4096):
         assert splitter.feed(b"x" * 1024) == []
     assert splitter.feed(b"\n") == [b"x" * 4 * 1024 * 1024]
-    assert not splitter.has_partial_line
+    assert not splitter.has_partial_event
 
 
 def test_object_stays_bytes() -> None:

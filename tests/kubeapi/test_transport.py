@@ -23,8 +23,7 @@ from tests.kubeapi.scripted import (
     text,
 )
 
-from windlass.kubeapi import access, errors, requests, streams
-from windlass.kubeapi import transport as transport_module
+from windlass.kubeapi import access, errors, requests, sockets, streams
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.credentials import ClusterConfig, Tls
 from windlass.kubeapi.rate_limit import RateLimit
@@ -389,13 +388,13 @@ def test_keepalive_detects_a_lost_peer_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[socket.socket] = []
-    really = transport_module._socket
+    really = sockets.with_keepalive
 
     def remembered(address: Any) -> socket.socket:
         made.append(really(address))
         return made[-1]
 
-    monkeypatch.setattr(transport_module, "_socket", remembered)
+    monkeypatch.setattr(sockets, "with_keepalive", remembered)
 
     async def send() -> None:
         script = Script(text("{}"))

@@ -88,6 +88,6 @@ def _spoilt(written: bytes, dice: Random) -> bytes:
 @functools.cache
 def _fields() -> dict[str, dict[str, tuple[str, str, str]]]:
     """Return the fields of each message by number: name, list or map, and type."""
-    found = resources.files("windlass.localcluster.apiserver").joinpath("protobuf_fields.json").read_text()
+    found = resources.files("windlass.k8s.protobuf").joinpath("fields.json").read_text()
     fields: dict[str, dict[str, tuple[str, str, str]]] = json.loads(found)
     return fields

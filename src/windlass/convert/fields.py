@@ -43,6 +43,11 @@ class Fields(msgspec.Struct, frozen=True):
         longest = max(lengths.values())
         return tuple(name for name, length in lengths.items() if length == longest > 0)
 
+    def _has_below(self, keys: Keys) -> bool:
+        """Return whether a pattern is about a field below this path."""
+        patterns = (*self.mapped, *self.no_effect, *self.refused)
+        return any(_covers(".".join(each.split(".")[: len(keys)]), keys) for each in patterns)
+
     def count_mapped(self, body: Json) -> int:
         """Return the number of given fields of an object that are mapped; a pattern counts once for each field that it
         names."""
@@ -62,7 +67,7 @@ class Fields(msgspec.Struct, frozen=True):
                 yield FieldNote(NoteKind.REFUSED, *_longest(self.refused, keys))
             elif "no_effect" in found:
                 yield FieldNote(NoteKind.NO_EFFECT, *_longest(self.no_effect, keys))
-            elif not found:
+            elif not found and not (_is_empty(body, keys) and self._has_below(keys)):
                 yield FieldNote(NoteKind.REFUSED, keys, "unknown field: remove it, or correct its name")
 
 
@@ -123,6 +128,12 @@ def _given(value: Any, keys: Keys) -> Iterator[Keys]:
         yield from _given(item, (*keys, key))
     if is_leaf and value is not None:
         yield keys
+
+
+def _is_empty(value: Any, keys: Keys) -> bool:
+    for key in keys:
+        value = value[key]
+    return isinstance(value, (dict, list))
 
 
 def _length(pattern: str) -> int:

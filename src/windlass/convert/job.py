@@ -27,6 +27,7 @@ def convert(draft: Draft) -> None:
     pod_templates.put_template(draft, ROLE, template, (*_SPEC, "template"))
     comment = "backoffLimit counts failed pods, not restarts of the job: see framework.completionPolicies"
     draft.put(("retry",), {"job": 0, "transient": 0}, (*_SPEC, "backoffLimit"), comment)
+    job_spec.take_service(draft)
     _put_rules(draft, job)
     _put_policies(draft, job)
 

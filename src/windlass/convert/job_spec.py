@@ -217,6 +217,19 @@ def read(
     return job
 
 
+def take_service(draft: Draft) -> None:
+    """Leave out a headless Service of the file with the name of the job, because the job has its own."""
+    for other in draft.others:
+        metadata, spec = other.get("metadata") or {}, other.get("spec") or {}
+        is_same = other.get("kind") == "Service" and metadata.get("name") == draft.name
+        if is_same and spec.get("clusterIP") == "None":
+            draft.used.append(other)
+            draft.note(
+                ("metadata", "name"),
+                f"the Service {draft.name} of the file is not created: the job has its own",
+            )
+
+
 def check_manager(draft: Draft, manager: str | None, keys: Keys, own: str) -> None:
     """Refuse a job that another controller manages."""
     if manager == own:

@@ -60,12 +60,6 @@ def _put_role(draft: Draft, jobset: JobSet, each: ReplicatedJob) -> None:
     draft.put((*role, "completion"), {"minFailedTaskCount": -1, "minSucceededTaskCount": -1})
     template = _pod_template(jobset, each)
     pod_templates.put_template(draft, each.role, template, (*each.job.keys, "template"))
-    if each.job.limits_pods and each.replicas > 1:
-        draft.refuse(
-            (*each.job.keys, "parallelism"),
-            "smaller than completions, in a replicated job with several replicas: split it into replicated jobs with "
-            "one replica, or set parallelism to the number of completions",
-        )
     if each.job.completions is None:
         draft.note((*each.job.keys, "parallelism"), job_rules.WORK_QUEUE)
     if each.job.spec.active_deadline_seconds is not None:
@@ -93,7 +87,7 @@ def _put_deadline(draft: Draft, jobset: JobSet, each: ReplicatedJob) -> None:
 
 
 def _pod_template(jobset: JobSet, each: ReplicatedJob) -> Json:
-    job_name = f"{jobset.name}-{each.name}-{each.index()}"
+    job_name = f"{jobset.name}-{each.name}-{each.index(each.first)}"
     template = job_rules.pod_template(each.job, job_name, each.pod_index)
     metadata, spec = template["metadata"], template["spec"]
     own = _labels(jobset, each)
@@ -120,9 +114,9 @@ def _labels(jobset: JobSet, each: ReplicatedJob) -> dict[str, str]:
         "jobset-name": jobset.name,
         "replicatedjob-name": each.name,
         "restart-attempt": _ATTEMPT,
-        "replicatedjob-replicas": str(each.replicas),
+        "replicatedjob-replicas": str(each.total),
         "global-replicas": str(sum(other.replicas for other in jobs)),
-        "job-index": each.index(),
+        "job-index": each.index(each.first),
         "job-global-index": each.index(sum(other.replicas for other in before)),
         "group-name": each.group,
         "group-replicas": str(sum(other.replicas for other in jobs if other.group == each.group)),
@@ -180,23 +174,35 @@ def _mounts(each: ReplicatedJob, claim: str | None) -> bool:
 def _put_service(draft: Draft, jobset: JobSet) -> None:
     coordinator = jobset.spec.coordinator
     if coordinator is not None:
-        found = jobset.named(coordinator.replicated_job)
-        is_valid = (
-            found is not None
-            and found.job.is_indexed
-            and coordinator.job_index < found.replicas
-            and coordinator.pod_index < found.job.tasks
+        is_valid = any(
+            each.job.is_indexed
+            and coordinator.job_index < each.total
+            and coordinator.pod_index < each.job.tasks
+            for each in jobset.named(coordinator.replicated_job)
         )
         if not is_valid:
             draft.refuse(("spec", "coordinator"), "no indexed replicated job has this pod")
-    if jobset.has_host_names:
-        spec: Json = {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": jobset.network.publish_not_ready_addresses is not False,
-            "selector": {f"{LABELS}jobset-name": jobset.name},
-        }
-        metadata = draft.metadata_of(jobset.subdomain)
-        draft.objects.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    if not jobset.has_host_names or jobset.subdomain == jobset.name:
+        _note_own_service(draft, jobset)
+        return
+    spec: Json = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": jobset.network.publish_not_ready_addresses is not False,
+        "selector": {f"{LABELS}jobset-name": jobset.name},
+    }
+    metadata = draft.metadata_of(jobset.subdomain)
+    draft.objects.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
+
+def _note_own_service(draft: Draft, jobset: JobSet) -> None:
+    """Every job has a headless Service of its name, by which the names of its pods resolve, ready or not."""
+    job_spec.take_service(draft)
+    for field, value in (
+        ("enableDNSHostnames", jobset.network.enable_dns_hostnames),
+        ("publishNotReadyAddresses", jobset.network.publish_not_ready_addresses),
+    ):
+        if value is False:
+            draft.no_effect(("spec", "network", field), "the host names of the pods always resolve")
 
 
 def _put_claims(draft: Draft, jobset: JobSet) -> None:

@@ -34,33 +34,37 @@ def put_start_order(draft: Draft, jobset: JobSet) -> None:
     policy, keys = jobset.spec.startup_policy, ("spec", "startupPolicy", "startupPolicyOrder")
     if policy is not None and policy.startup_policy_order not in ("AnyOrder", "InOrder"):
         draft.refuse(keys, f"found {policy.startup_policy_order}, expected AnyOrder or InOrder")
+    names = list(dict.fromkeys(each.name for each in jobset.jobs))
     if jobset.is_in_order:
-        for previous, each in itertools.pairwise(jobset.jobs):
-            _put_after(draft, each, previous, _READY, keys)
-    for number, each in enumerate(jobset.jobs):
-        earlier = {other.name: other for other in jobset.jobs[:number]}
+        for name, following in itertools.pairwise(names):
+            for each in jobset.named(following):
+                _put_after(draft, each, jobset.named(name), _READY, keys)
+    for each in jobset.jobs:
         for at, dependency in enumerate(each.spec.depends_on or ()):
             below: Keys = (*each.keys, "dependsOn", at)
-            if dependency.name not in earlier:
+            if dependency.name not in names[: names.index(each.name)]:
                 draft.refuse((*below, "name"), f"{dependency.name} is not an earlier replicated job")
             elif dependency.status not in _CONDITIONS:
                 draft.refuse((*below, "status"), f"found {dependency.status}, expected Complete or Ready")
             elif jobset.is_in_order:
                 draft.refuse(below, "startupPolicy InOrder already sets the order: remove one of them")
             else:
-                _put_after(draft, each, earlier[dependency.name], dependency.status, below)
+                _put_after(draft, each, jobset.named(dependency.name), dependency.status, below)
 
 
-def _put_after(draft: Draft, each: ReplicatedJob, previous: ReplicatedJob, status: str, keys: Keys) -> None:
-    if status == _COMPLETE and previous.job.success_rules:
+def _put_after(
+    draft: Draft, each: ReplicatedJob, previous: Sequence[ReplicatedJob], status: str, keys: Keys
+) -> None:
+    first = previous[0]
+    if status == _COMPLETE and first.job.success_rules:
         draft.refuse(
             keys,
-            f"{previous.name} has a successPolicy, so its Jobs are complete before all of their pods are: depend on "
-            "Ready",
+            f"{first.name} has a successPolicy, so its Jobs are complete before all of their pods are: depend on Ready",
         )
-    if status == _READY and previous.job.limits_pods:
-        draft.note(keys, f"starts when all pods of {previous.name} have been ready, not only the first ones")
-    draft.put(("roles", each.role, "after", previous.role), _CONDITIONS[status], keys)
+    if status == _READY and first.job.limits_pods:
+        draft.note(keys, f"starts when all pods of {first.name} have been ready, not only the first ones")
+    for other in previous:
+        draft.put(("roles", each.role, "after", other.role), _CONDITIONS[status], keys)
 
 
 # Failure, success, lifetime
@@ -119,7 +123,7 @@ def _check_failure_policy(draft: Draft, jobset: JobSet) -> None:
 
 def _check_targets(draft: Draft, jobset: JobSet, targets: Sequence[str] | None, keys: Keys) -> None:
     for at, target in enumerate(targets or ()):
-        if jobset.named(target) is None:
+        if not jobset.named(target):
             draft.refuse((*keys, at), f"no replicated job is named {target}")
 
 

@@ -98,11 +98,15 @@ class JobSetSpec(Sparse, frozen=True):
 
 
 class ReplicatedJob(msgspec.Struct, frozen=True):
-    """A replicated job with its defaults, and the role that is made of it."""
+    """A replicated job with its defaults, and the role that is made of it. If each of its Jobs limits its own number of
+    pods, there is one for each Job."""
 
     spec: ReplicatedJobSpec
     role: str
     replicas: int
+    """Number of Jobs of the role."""
+    first: int
+    """Index of the first of these Jobs."""
     group: str
     job: Job
     keys: Keys
@@ -115,8 +119,13 @@ class ReplicatedJob(msgspec.Struct, frozen=True):
     def tasks(self) -> int:
         return self.replicas * self.job.tasks
 
-    def index(self, offset: int = 0) -> str:
-        """Return the index of the Job of a task, plus an offset."""
+    @property
+    def total(self) -> int:
+        """Number of Jobs of the replicated job."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
+    def index(self, offset: int) -> str:
+        """Return the index of a task's Job in the role, plus an offset."""
         if self.replicas == 1:
             return str(offset)
         summand = f"+{offset}" if offset else ""
@@ -138,7 +147,7 @@ class ReplicatedJob(msgspec.Struct, frozen=True):
                 first = replica * self.job.tasks
                 last = first + self.job.tasks - 1
                 selected["taskIndexes"] = str(first) if first == last else f"{first}-{last}"
-            yield f"{self.name}-{replica}", selected
+            yield f"{self.name}-{self.first + replica}", selected
 
 
 class JobSet(msgspec.Struct, frozen=True):
@@ -177,8 +186,8 @@ class JobSet(msgspec.Struct, frozen=True):
         policy = self.spec.startup_policy
         return policy is not None and policy.startup_policy_order == "InOrder"
 
-    def named(self, name: str) -> ReplicatedJob | None:
-        return next((each for each in self.jobs if each.name == name), None)
+    def named(self, name: str) -> tuple[ReplicatedJob, ...]:
+        return tuple(each for each in self.jobs if each.name == name)
 
 
 def replicated_jobs(draft: Draft, spec: JobSetSpec) -> Iterator[ReplicatedJob]:
@@ -196,6 +205,10 @@ def replicated_jobs(draft: Draft, spec: JobSetSpec) -> Iterator[ReplicatedJob]:
         if job.parallelism == 0 and job.completions:
             draft.refuse((*job.keys, "parallelism"), "0 starts no pods: set it to the number of completions")
         replicas = 1 if each.replicas is None else each.replicas
-        yield ReplicatedJob(
-            each, draft.role_name(each.name), replicas, each.group_name or "default", job, keys
-        )
+        group = each.group_name or "default"
+        if job.limits_pods and replicas > 1:
+            for first in range(replicas):
+                role = draft.role_name(f"{each.name}-{first}")
+                yield ReplicatedJob(each, role, 1, first, group, job, keys)
+        else:
+            yield ReplicatedJob(each, draft.role_name(each.name), replicas, 0, group, job, keys)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.k8s.protobuf import views
+from windlass.k8s.protobuf.messages import MAGIC
 from windlass.model.failures import ApiFailure
 
 MAX_SHOWN_BYTES = 300
@@ -111,7 +113,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    kind: str
+    kind: str = ""
     reason: str = ""
     message: str = ""
     code: int = 0
@@ -119,6 +121,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_Status)
+_protobuf_decoder = views.Decoder(_Status, "v1", "Status")
 
 
 def from_response(code: int, headers: Mapping[str, str], body: bytes) -> ResponseError:
@@ -147,6 +150,8 @@ def from_status(body: bytes) -> ResponseError | None:
 
 def _status_of(body: bytes) -> _Status | None:
     try:
+        if body.startswith(MAGIC):
+            return _protobuf_decoder.decode(body)
         status = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -79,7 +79,10 @@ class Source(Protocol):
 
 
 class Reflector:
-    """Lists and watches one resource. `receive` is called in the order of the changes and must not block."""
+    """Lists and watches one resource. `receive` is called in the order of the changes and must not block.
+
+    With `accepts_protobuf`, the objects in the events may be protobuf.
+    """
 
     def __init__(
         self,
@@ -91,6 +94,7 @@ class Reflector:
         field_selector: str = "",
         receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None] = _ignore,
+        accepts_protobuf: bool = False,
         page_size: int = PAGE_SIZE,
         randomness: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -105,6 +109,7 @@ class Reflector:
         self._field_selector = field_selector
         self._receive = receive
         self._on_error = on_error
+        self._accepts_protobuf = accepts_protobuf
         self._page_size = page_size
         self._randomness = randomness
         self._sleep = sleep
@@ -168,6 +173,7 @@ class Reflector:
         request = requests.list_page(
             self._resource, self._namespace, self._label_selector, size, token, self._field_selector
         )
+        request = self._negotiated(request)
         body = await self._source.send(request, LIST_SECONDS)
         try:
             page = responses.decode_page(body)
@@ -188,6 +194,7 @@ class Reflector:
             timeout_seconds=int(seconds),
             field_selector=self._field_selector,
         )
+        request = self._negotiated(request)
         started_at = self._clock()
         try:
             has_received = await self._follow(request, seconds + GRACE_SECONDS)
@@ -200,22 +207,25 @@ class Reflector:
             self._failures += 1
             await self._back_off()
 
+    def _negotiated(self, request: requests.Request) -> requests.Request:
+        return request.with_protobuf() if self._accepts_protobuf else request
+
     async def _follow(self, request: requests.Request, max_seconds: float) -> bool:
         """Receive events until the watch ends. Return whether any event was received."""
-        splitter = responses.LineSplitter()
+        splitter = responses.EventSplitter()
         has_received = False
         async with self._source.stream(request, max_seconds) as chunks:
             async for chunk in chunks:
-                for line in splitter.feed(chunk):
-                    self._receive_line(line, request)
+                for event in splitter.feed(chunk):
+                    self._receive_event(event, request)
                     has_received = True
-        if splitter.has_partial_line:
+        if splitter.has_partial_event:
             raise NoValidResponseError(f"{request}: the connection was closed within an event")
         return has_received
 
-    def _receive_line(self, line: bytes, request: requests.Request) -> None:
+    def _receive_event(self, data: bytes, request: requests.Request) -> None:
         try:
-            event = responses.decode_event(line)
+            event = responses.decode_event(data)
             if event.type == responses.ERROR:
                 raise errors.from_status(bytes(event.object)) or NoValidResponseError(
                     f"{request}: the watch ended with an error that is not a Status"

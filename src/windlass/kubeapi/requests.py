@@ -1,12 +1,17 @@
 """Builds requests to the API server as values."""
 
 import functools
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
 
+from windlass.k8s.protobuf import encoding
+from windlass.k8s.protobuf import messages as protobuf
 from windlass.kubeapi.resources import PODS, Resource
+from windlass.model.base import Json
 
+PROTOBUF = protobuf.MEDIA_TYPE
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -15,6 +20,7 @@ METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 _LIST_METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 Query = tuple[tuple[str, str], ...]
+_encoder = msgspec.json.Encoder()
 
 
 class Verb(StrEnum):
@@ -55,11 +61,19 @@ class Request(msgspec.Struct, frozen=True):
     accept: str = JSON
     namespace: str = ""
     subresource: str = ""
+    accepts_protobuf: bool = False
+    """Whether the response, or the events of a watch, may be protobuf. `responses` and `codec` decode both."""
+    encode_protobuf: Callable[[], bytes | None] | None = None
+    """Returns the body as protobuf, which is sent if the server supports it; None if it has to be sent as JSON."""
 
     def with_accept(self, accept: str) -> "Request":
         if accept == METADATA_ONLY and self.verb in _VERBS_RETURNING_LISTS:
             accept = _LIST_METADATA_ONLY
         return msgspec.structs.replace(self, accept=accept)
+
+    def with_protobuf(self) -> "Request":
+        """Return the request for a response in protobuf, if the server supports it, and in JSON otherwise."""
+        return msgspec.structs.replace(self, accepts_protobuf=True)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -116,6 +130,21 @@ def create(resource: Resource, namespace: str, body: bytes, field_manager: str =
     return _request(Verb.CREATE, resource, namespace, query=query, body=body, content_type=JSON)
 
 
+def create_object(
+    resource: Resource,
+    namespace: str,
+    manifest: Json,
+    field_manager: str = "",
+    memo: encoding.Memo | None = None,
+) -> Request:
+    """Return a request to create an object of a built-in kind. Body and response may be protobuf.
+
+    Requests that share `memo` encode the common parts of their manifests once, see `encoding`.
+    """
+    request = create(resource, namespace, _encoder.encode(manifest), field_manager).with_protobuf()
+    return msgspec.structs.replace(request, encode_protobuf=lambda: encoding.encode(manifest, memo))
+
+
 def _write(
     verb: Verb,
     content_type: str,
@@ -147,8 +176,8 @@ def delete(
 ) -> Request:
     """Return a request to delete an object. The UID and version, if given, are preconditions."""
     preconditions = dict(_non_empty(uid=uid, resourceVersion=resource_version))
-    body = _delete_options(preconditions, grace_seconds, propagation)
-    return _request(Verb.DELETE, resource, namespace, name, body=body, content_type=JSON)
+    options = _delete_options(preconditions, grace_seconds, propagation)
+    return _with_options(_request(Verb.DELETE, resource, namespace, name), options)
 
 
 def delete_collection(
@@ -171,8 +200,8 @@ def delete_collection(
         resourceVersion=not_older_than,
         **{"continue": continue_token},
     )
-    body = _delete_options({}, None, propagation)
-    return _request(Verb.DELETE_COLLECTION, resource, namespace, query=query, body=body, content_type=JSON)
+    options = _delete_options({}, None, propagation)
+    return _with_options(_request(Verb.DELETE_COLLECTION, resource, namespace, query=query), options)
 
 
 def _request(
@@ -205,12 +234,22 @@ def _non_empty(**parameters: str) -> Query:
     return tuple((name, value) for name, value in parameters.items() if value)
 
 
-def _delete_options(preconditions: dict[str, str], grace_seconds: int | None, propagation: str) -> bytes:
-    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+def _with_options(request: Request, options: Json) -> Request:
+    is_built_in = request.resource.group in protobuf.PACKAGES
+    return msgspec.structs.replace(
+        request,
+        body=_encoder.encode(options),
+        content_type=JSON,
+        encode_protobuf=(lambda: encoding.encode(options)) if is_built_in else None,
+    )
+
+
+def _delete_options(preconditions: dict[str, str], grace_seconds: int | None, propagation: str) -> Json:
+    options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if preconditions:
         options["preconditions"] = preconditions
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     if propagation:
         options["propagationPolicy"] = propagation
-    return msgspec.json.encode(options)
+    return options

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import re
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ import yarl
 from aiohttp import helpers
 from aiohttp.client_exceptions import UnixClientConnectorError
 
-from windlass.kubeapi import errors
+from windlass.kubeapi import errors, sockets
 from windlass.kubeapi.access import Access, Identity
 from windlass.kubeapi.errors import (
     AccessError,
@@ -32,6 +31,7 @@ from windlass.kubeapi.errors import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from windlass.kubeapi.negotiation import Negotiation
 from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
 from windlass.model.failures import ApiFailure
@@ -79,6 +79,7 @@ class Transport:
         self._observe = observe or _ignore
         self._on_date = on_date
         self._sleep = sleep
+        self._negotiation = Negotiation()
         self._slots = asyncio.Semaphore(connections)
         self._proxy, self._proxy_headers = _proxy(access)
         self._session: aiohttp.ClientSession | None = None
@@ -241,30 +242,37 @@ class Transport:
         """Return a 2xx response whose body is not read yet."""
         started_at = time.monotonic()
         code = 0
+        accept = self._negotiation.accept(request)
+        content_type, body = self._negotiation.body(request)
+        headers = [("Accept", accept), ("User-Agent", self._user_agent), *identity.headers]
+        if content_type:
+            headers.append(("Content-Type", content_type))
         try:
             with _converting_errors(request):
-                response = await stack.enter_async_context(self._request(request, identity))
+                sending = self._request(request, identity, headers, body)
+                response = await stack.enter_async_context(sending)
                 code = response.status
                 if not _is_kubernetes(response):
                     raise NotKubernetesError(f"{request}: {_not_kubernetes_message(response)}")
                 if self._on_date is not None and "Date" in response.headers:
                     self._on_date(response.headers["Date"], time.monotonic() - started_at)
                 if 200 <= code < 300:
+                    self._negotiation.record(response.content_type)
                     return response
-                raise errors.from_response(code, response.headers, await response.read())
+                error = errors.from_response(code, response.headers, await response.read())
         finally:
             self._observe(request, code, time.monotonic() - started_at)
+        if self._negotiation.falls_back(code, accept, content_type):
+            return await self._accepted(request, identity, stack)
+        raise error
 
     def _request(
-        self, request: Request, identity: Identity
+        self, request: Request, identity: Identity, headers: list[tuple[str, str]], body: bytes
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        headers = [("Accept", request.accept), ("User-Agent", self._user_agent), *identity.headers]
-        if request.content_type:
-            headers.append(("Content-Type", request.content_type))
         return self._opened_session().request(
             request.method,
             self._url(request),
-            data=request.body or None,
+            data=body or None,
             headers=headers,
             **self._connection_options(identity),
             allow_redirects=False,
@@ -357,7 +365,7 @@ def _connector(access: Access) -> aiohttp.BaseConnector:
     # Transport limits other requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
-    return aiohttp.TCPConnector(limit=0, socket_factory=_socket)
+    return aiohttp.TCPConnector(limit=0, socket_factory=sockets.with_keepalive)
 
 
 def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
@@ -370,25 +378,6 @@ def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
         with contextlib.suppress(LookupError):
             proxy, auth = helpers.get_env_proxy_for_url(yarl.URL(access.server))
     return proxy, {"Proxy-Authorization": auth.encode()} if auth else {}
-
-
-def _socket(address: Any) -> socket.socket:
-    """Return a socket with keepalive, so that a lost connection is detected within a minute."""
-    family, kind, protocol, _, _ = address
-    created = socket.socket(family, kind, protocol)
-    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # The names differ on macOS, and not all options exist everywhere.
-    for name, value in (
-        ("TCP_KEEPIDLE", 30),
-        ("TCP_KEEPALIVE", 30),
-        ("TCP_KEEPINTVL", 10),
-        ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", 60_000),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            created.setsockopt(socket.IPPROTO_TCP, option, value)
-    return created
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

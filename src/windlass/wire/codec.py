@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from windlass.k8s.metadata import ObjectMeta
+from windlass.k8s.protobuf import messages, objects, views
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus, Timestamp
 from windlass.wire import json_depth
 
@@ -37,7 +38,7 @@ _COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 
 T = TypeVar("T")
 Data = bytes | msgspec.Raw
-"""JSON, or a part of a JSON document."""
+"""JSON, or a part of a JSON document. Objects of built-in kinds may also be protobuf."""
 
 
 class DecodeError(ValueError):
@@ -54,6 +55,10 @@ _encoder = msgspec.json.Encoder()
 _framework_decoder = msgspec.json.Decoder(Framework)
 _pod_decoder = msgspec.json.Decoder(PodView)
 _config_map_decoder = msgspec.json.Decoder(ConfigMapView)
+_service_decoder = msgspec.json.Decoder(ObjectView)
+_PROTOBUF_POD = views.Decoder(PodView, "v1", "Pod")
+_PROTOBUF_CONFIG_MAP = views.Decoder(ConfigMapView, "v1", "ConfigMap")
+_PROTOBUF_SERVICE = views.Decoder(ObjectView, "v1", "Service")
 _roles_decoder = msgspec.json.Decoder(tuple[TaskRoleStatus, ...])
 _any_list_decoder = msgspec.json.Decoder(list[Any])
 _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -68,11 +73,44 @@ def decode_framework(data: Data) -> Framework:
 
 
 def decode_pod(data: Data) -> PodView:
-    return decode(_pod_decoder, data, "Pod")
+    """Decode a pod, or its metadata, from JSON or protobuf."""
+    found = _protobuf(data)
+    return decode(_pod_decoder, data, "Pod") if found is None else _decode_protobuf(_PROTOBUF_POD, found)
 
 
 def decode_config_map(data: Data) -> ConfigMapView:
-    return decode(_config_map_decoder, data, "ConfigMap")
+    """Decode a ConfigMap from JSON or protobuf."""
+    found = _protobuf(data)
+    if found is None:
+        return decode(_config_map_decoder, data, "ConfigMap")
+    return _decode_protobuf(_PROTOBUF_CONFIG_MAP, found)
+
+
+def decode_service(data: Data) -> ObjectView:
+    """Decode a Service from JSON or protobuf."""
+    found = _protobuf(data)
+    if found is None:
+        return decode(_service_decoder, data, "Service")
+    return _decode_protobuf(_PROTOBUF_SERVICE, found)
+
+
+def as_json(data: Data) -> bytes:
+    """Return an object as JSON. Raise msgspec.DecodeError for malformed protobuf."""
+    found = _protobuf(data)
+    return bytes(data) if found is None else _encoder.encode(objects.decode(found))
+
+
+def _protobuf(data: Data) -> bytes | None:
+    """Return the data if it is protobuf."""
+    content = bytes(data)
+    return content if content.startswith(messages.MAGIC) else None
+
+
+def _decode_protobuf(decoder: views.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except messages.DecodeError as error:
+        raise DecodeError(decoder.kind, "", str(error), "Expected protobuf") from error
 
 
 def encode_framework(framework: Framework) -> bytes:

@@ -44,6 +44,7 @@ class Following:
         label_selector: str,
         receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None],
+        accepts_protobuf: bool = False,
     ) -> None:
         self.resource = resource
         self.namespace = namespace

@@ -21,6 +21,9 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
+from windlass.k8s.protobuf.messages import MAGIC
+from windlass.wire import codec
+
 NOT_PASSED_ON: Final = frozenset(
     {
         "authorization",
@@ -36,7 +39,8 @@ NOT_PASSED_ON: Final = frozenset(
 
 
 REASONS: Final = {403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}
-VERSIONS: Final = re.compile(rb'"resourceVersion":"([0-9]+)"')
+VERSIONS: Final = re.compile(rb'(?:"resourceVersion":"|\x32[\x01-\x14])([0-9]+)')
+"""In JSON and in protobuf, where the field 6 of metadata follows its tag and its size."""
 LONGEST_HOLD: Final = 5.0
 """In seconds."""
 NUMBERS: Final = itertools.count(1)
@@ -61,8 +65,18 @@ class ProxiedRequest(msgspec.Struct, frozen=True):
     method: str
     path: str
     query: str
-    body: bytes
+    sent: bytes
+    """The body as the client sent it."""
     user_agent: str
+
+    @property
+    def body(self) -> bytes:
+        """The body as JSON."""
+        return codec.as_json(self.sent) if self.is_protobuf else self.sent
+
+    @property
+    def is_protobuf(self) -> bool:
+        return self.sent.startswith(MAGIC)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -217,7 +231,7 @@ class Proxy:
             method=request.method,
             path=request.path,
             query=request.query_string,
-            body=await request.read(),
+            sent=await request.read(),
             user_agent=request.headers.get("User-Agent", ""),
         )
         verdict = LOST if self.is_refusing else self.fault_rule(asked)
@@ -249,7 +263,7 @@ class Proxy:
             headers["Authorization"] = f"Bearer {self._upstream.token}"
         url = f"{self._upstream.url}{request.raw_path}"
         async with self._session.request(
-            asked.method, _verbatim(url), data=asked.body or None, headers=headers
+            asked.method, _verbatim(url), data=asked.sent or None, headers=headers
         ) as answer:
             if asked.is_watch and answer.status == 200:
                 self.exchanges.append(Exchange(asked, answer.status))

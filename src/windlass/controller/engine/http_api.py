@@ -24,6 +24,7 @@ from windlass.controller.engine.fair_slots import FairSlots
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
+from windlass.k8s.protobuf.encoding import Memo
 from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.requests import METADATA_ONLY, Request
 from windlass.kubeapi.resources import (
@@ -39,7 +40,7 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.history import AttemptRecord
-from windlass.model.pods import ConfigMapView, ObjectView, PodView
+from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.wire import attempt_records, codec, status_patch
 
@@ -93,9 +94,6 @@ class RecordLogs(Protocol):
         """Return the record with the text that was read so far."""
 
     def on_written(self, record: AttemptRecord) -> None: ...
-
-
-_object_decoder = msgspec.json.Decoder(ObjectView)
 
 
 class HttpApi:
@@ -200,8 +198,7 @@ class HttpApi:
     # ConfigMaps and pods
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
-        body = _encoder.encode(manifest)
-        answer = await self._request(requests.create(CONFIG_MAPS, namespace, body))
+        answer = await self._request(requests.create_object(CONFIG_MAPS, namespace, manifest))
         return _decoded(codec.decode_config_map, answer)
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
@@ -211,10 +208,10 @@ class HttpApi:
     async def create_service(self, framework: Framework, manifest: Json) -> None:
         name = manifest["metadata"]["name"]
         try:
-            await self._request(requests.create(SERVICES, framework.namespace, _encoder.encode(manifest)))
+            await self._request(requests.create_object(SERVICES, framework.namespace, manifest))
         except AlreadyExistsError as error:
-            answer = await self._request(requests.get(SERVICES, framework.namespace, name))
-            found = _decoded(_object_decoder.decode, answer)
+            request = requests.get(SERVICES, framework.namespace, name).with_protobuf()
+            found = _decoded(codec.decode_service, await self._request(request))
             if found.controller is None or found.controller.uid != framework.uid or found.is_deleting:
                 raise AlreadyExistsError(
                     f"it does not belong to this Framework, or is being deleted: {error}"
@@ -249,8 +246,10 @@ class HttpApi:
     async def create_pods(
         self, namespace: str, manifests: Sequence[Json]
     ) -> Sequence[PodView | RequestError]:
+        memo: Memo = {}  # the pods of a role share most of their template
+
         async def create(manifest: Json) -> PodView:
-            request = requests.create(PODS, namespace, _encoder.encode(manifest))
+            request = requests.create_object(PODS, namespace, manifest, memo=memo)
             return _decoded(codec.decode_pod, await self._request(request.with_accept(METADATA_ONLY)))
 
         return await self._in_parallel(create, manifests)
@@ -276,7 +275,7 @@ class HttpApi:
             limit=0 if not_older_than else MAX_PODS_PER_DELETE,
             continue_token=continue_token,
             not_older_than=not_older_than,
-        )
+        ).with_protobuf()
         try:
             page = _decoded(responses.decode_page, await self._request(request))
         except RefusedError as refused:
@@ -304,7 +303,7 @@ class HttpApi:
         while True:
             request = requests.list_page(
                 resource, framework.namespace, label_selector=selector, continue_token=token
-            )
+            ).with_protobuf()
             page = _decoded(responses.decode_page, await self._request(request))
             found.extend(_decoded(decode, item) for item in page.objects)
             token = page.metadata.continue_

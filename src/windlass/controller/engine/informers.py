@@ -69,7 +69,8 @@ class Informers:
         self._snapshot_settings = snapshot_settings
 
     def for_frameworks(self, group: str) -> list[Reflector]:
-        return self._reflectors(frameworks(group), "", partial(self._receive_frameworks, group))
+        receive = partial(self._receive_frameworks, group)
+        return self._reflectors(frameworks(group), "", receive, is_built_in=False)
 
     def for_config_maps(self) -> list[Reflector]:
         receive = partial(self._receive_objects, ConfigMapView, codec.decode_config_map)
@@ -80,7 +81,12 @@ class Informers:
         return self._reflectors(PODS, LABEL_SELECTOR, receive)
 
     def _reflectors(
-        self, resource: Resource, selector: str, receive: Callable[[str, ResourceEvent], None]
+        self,
+        resource: Resource,
+        selector: str,
+        receive: Callable[[str, ResourceEvent], None],
+        *,
+        is_built_in: bool = True,
     ) -> list[Reflector]:
         """Return a reflector for each namespace. It calls `receive` with the namespace and the event."""
         return [
@@ -90,6 +96,7 @@ class Informers:
                 namespace=namespace,
                 label_selector=selector,
                 receive=_checked(partial(receive, namespace)),
+                accepts_protobuf=is_built_in,
                 on_error=partial(self._handlers.on_error, resource),
             )
             for namespace in self._namespaces
@@ -195,7 +202,7 @@ class Informers:
 
     def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
         if snapshots.is_enabled(trigger, self._snapshot_settings):
-            self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
+            self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, codec.as_json(data)))
 
 
 def _checked(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:

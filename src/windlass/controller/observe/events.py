@@ -17,8 +17,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-import msgspec
-
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.http_api import Send
 from windlass.decide.types import Reason, ReasonKind
@@ -195,9 +193,7 @@ class Recorder:
             return
         occurrences = self._repetitions.record_post(event_id, now, monotonic)
         event = manifest(framework, reason, now, self._new_suffix(), self._instance, occurrences)
-        self._append(
-            requests.create(resources.EVENTS, framework.namespace, msgspec.json.encode(event), COMPONENT)
-        )
+        self._append(requests.create_object(resources.EVENTS, framework.namespace, event, COMPONENT))
 
     def _append(self, request: Request) -> None:
         if len(self._pending) >= MAX_PENDING:
