@@ -73,7 +73,7 @@ check: $(VENV)/installed ## Check format, lint, types and import contracts
 .PHONY: unit
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
-	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
+	    --ignore tests/convert/upstream --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
 	    --ignore tests/launchers --ignore tests/clients/kubectl --ignore tests/ui --ignore tests/web/browsers
 
 # More workers than processors, because these tests mostly wait for pods.
@@ -88,6 +88,10 @@ test-examples: $(EXAMPLES)/installed ## Train with the examples of TensorFlow, a
 .PHONY: test-launchers
 test-launchers: $(EXAMPLES)/installed $(EXAMPLES)/deepspeed $(MPI:%=$(EXAMPLES)/mpi/%) ## Train with PyTorch, JAX and MPI: their examples, and each launcher of docs/discovery.md
 	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/launchers
+
+.PHONY: test-convert
+test-convert: $(VENV)/installed ## Convert the published examples of other systems and compare their CRDs (needs Go)
+	$(BIN)/python -m pytest tests/convert/upstream
 
 .PHONY: test-all
 test-all: ## Run all tests: test, test-pods, test-kubernetes, test-examples and test-launchers

@@ -80,7 +80,7 @@ _VARYING_IN_RUNS = {
 }
 _VARYING_ON_SCREENS = {"value": (r"loss=[0-9.]+", r"loss=[0-9.]+"), **_VARYING_IN_RUNS}
 _CHANGES_OUTPUT = ("KUBECONFIG", "XDG_STATE_HOME", "COLUMNS", "LINES", "NO_COLOR")
-_NOT_RUNNING = re.compile(r"windlass (?:plan|lint|render|template|init|upload)\b")
+_NOT_RUNNING = re.compile(r"windlass (?:convert|plan|lint|render|template|init|upload)\b")
 
 
 class Shown(msgspec.Struct, frozen=True):

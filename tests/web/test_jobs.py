@@ -1,7 +1,7 @@
 """The list of jobs, its stream, one job, its timeline, and actions."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,9 +9,12 @@ from dashboards import Browser, Dashboard
 from operated import jobs
 from scripted_cluster import Place
 
+from windlass.client.events import Event
 from windlass.client.run_again import ORIGINAL_ANNOTATION
+from windlass.client.timeline import Timeline
 from windlass.web import jobs as web_jobs
 from windlass.web import routes
+from windlass.web import rows as rows_module
 
 
 @pytest.fixture
@@ -277,6 +280,24 @@ def test_timeline_shows_when_images_were_pulled(
     found = [bar[name] for name in ("scheduled", "pulling", "pulled")]
     assert found == [None if each is None else created + each * 1000 for each in phases]
     assert bar["started"] is None
+
+
+def test_timeline_keeps_warnings_of_too_many_events() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def event(number: int) -> Event:
+        time = now + timedelta(seconds=number)
+        kind = "Warning" if number % 1000 == 0 else "Normal"
+        return Event(time, time, 1, kind, "Pulled", f"worker-{number}", "")
+
+    events = tuple(map(event, range(rows_module.MAX_EVENTS + 2000)))
+    found = rows_module.of_timeline(Timeline((), (), events), now).events
+    assert len(found) == rows_module.MAX_EVENTS
+    assert [each.object for each in found if each.type == "Warning"] == [
+        event.object for event in events if event.is_warning
+    ]
+    assert found[-1].object == events[-1].object
+    assert [each.time for each in found] == sorted(each.time for each in found)
 
 
 def test_attempt_of_a_task_has_its_decision(place: Place, browser: Browser) -> None:

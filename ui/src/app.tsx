@@ -199,8 +199,8 @@ export function NamespaceSelect({ value, hasAll }: { value: string; hasAll: bool
           type="text"
           placeholder="name, Enter"
           ref={(field) => field?.focus()}
-          onChange={(event) => choose(event.currentTarget.value.trim())}
-          onBlur={() => setTyping(false)}
+          onKeyDown={(event) => event.key === "Enter" && choose(event.currentTarget.value.trim())}
+          onBlur={(event) => (event.currentTarget.value ? choose(event.currentTarget.value.trim()) : setTyping(false))}
         />
       </label>
     );

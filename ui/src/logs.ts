@@ -9,9 +9,11 @@ export const MAX_SHOWN = 2_000;
 /** No more is kept of a line. */
 const MAX_KEPT = 1_000_000;
 
-export type Entry = { kind: "line"; line: LogLine; shown: string } | { kind: "gap"; text: string };
+/** `key` is the time, in a form that sorts as text does. */
+export type Entry = { key: string } & ({ kind: "line"; line: LogLine; shown: string } | { kind: "gap"; text: string });
 export type Received = LogLine | { gap: string };
 
+/** Lines of several tasks, by time: the server sends the last lines of one task after the other. */
 export class LogBuffer {
   entries: Entry[] = [];
   dropped = 0;
@@ -19,10 +21,12 @@ export class LogBuffer {
   private readonly unfinished = new Map<string, Entry & { kind: "line" }>();
 
   add(received: Received[]): void {
+    const before = this.entries.length;
     for (const each of received) {
-      if ("gap" in each) this.entries.push({ kind: "gap", text: each.gap });
+      if ("gap" in each) this.entries.push({ kind: "gap", key: this.entries.at(-1)?.key ?? "", text: each.gap });
       else this.addLine(each);
     }
+    this.sortFrom(before);
     const excess = this.entries.length - MAX_LINES;
     // Drop more than necessary, so that not every line moves all others.
     if (excess > 0) {
@@ -38,11 +42,28 @@ export class LogBuffer {
       if (entry.line.text.length < MAX_KEPT) entry.line.text += line.text;
       entry.shown = shorten(entry.line.text);
     } else {
-      entry = { kind: "line", line, shown: shorten(line.text) };
+      // Fractions of seconds have different numbers of digits.
+      const key = line.time?.replace("Z", "") ?? this.entries.at(-1)?.key ?? "";
+      entry = { kind: "line", key, line, shown: shorten(line.text) };
       this.entries.push(entry);
     }
     if (line.more) this.unfinished.set(line.task, entry);
     else this.unfinished.delete(line.task);
+  }
+
+  /** Sort the entries from `start` into the others, which are sorted. Those of the same time keep their order. */
+  private sortFrom(start: number): void {
+    let least = this.entries[start]?.key;
+    if (least === undefined) return;
+    for (const { key } of this.entries.slice(start)) if (key < least) least = key;
+    let first = 0;
+    for (let end = start; first < end; ) {
+      const middle = (first + end) >> 1;
+      if (this.entries[middle]!.key <= least) first = middle + 1;
+      else end = middle;
+    }
+    const moved = this.entries.slice(first).sort((one, other) => (one.key < other.key ? -1 : one.key > other.key ? 1 : 0));
+    this.entries = this.entries.slice(0, first).concat(moved);
   }
 
   /** Return the position of a match, or -1. */

@@ -18,8 +18,6 @@ from windlass.wire import diagnostics, structural_validation
 Keys = tuple[str | int, ...]
 """The path of a field, e.g. `("spec", "tasks", 0, "name")`."""
 
-ORIGINAL_ANNOTATION = "windlass.dev/converted-from"
-"""On a Framework: kind and name of the object that it was converted from."""
 ROLES_ANNOTATION = "windlass.dev/original-roles"
 """On a Framework: the original names of its roles if they differ, e.g. `dataprep=data-prep`."""
 POLICY_ANNOTATION = "windlass.dev/scheduling-policy"
@@ -88,10 +86,10 @@ class Draft:
     def __init__(self, original: Json, others: Sequence[Json] = ()) -> None:
         self.original = original
         self.others = others
-        metadata = original.get("metadata") or {}
+        metadata = _mapping(original.get("metadata"))
         self.name: str = metadata.get("name") or ""
         self.namespace: str = metadata.get("namespace") or ""
-        self.spec: Json = original.get("spec") or {}
+        self.spec = _mapping(original.get("spec"))
         self.document: Json = {}
         self.objects: list[Json] = []
         self.used: list[Json] = []
@@ -107,11 +105,11 @@ class Draft:
                 self.put((key,), metadata[key], ("metadata", key))
         kept = {
             key: value
-            for key, value in (metadata.get("annotations") or {}).items()
+            for key, value in _mapping(metadata.get("annotations")).items()
             if key != "kubectl.kubernetes.io/last-applied-configuration"
         }
         origin = f"{self.original.get('kind')}/{self.name}"
-        self.put(("annotations",), {**kept, ORIGINAL_ANNOTATION: origin}, ("metadata", "annotations"))
+        self.put(("annotations",), {**kept, names.CONVERTED_ANNOTATION: origin}, ("metadata", "annotations"))
 
     def put(self, keys: Keys, value: Any, origin: Keys = (), comment: str = "") -> None:
         """Set a field of the job file. `origin` is the path of the field in the original that it comes from."""
@@ -224,6 +222,11 @@ class Draft:
             tuple(self.used),
             mapped_fields,
         )
+
+
+def _mapping(value: Any) -> Json:
+    """Return a mapping; an empty one for another value, which `Fields.types` reports."""
+    return value if isinstance(value, dict) else {}
 
 
 def _ordered(document: Json) -> Json:

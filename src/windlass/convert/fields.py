@@ -13,6 +13,7 @@ from windlass.convert.conversion import Draft, FieldNote, Keys, NoteKind
 from windlass.model.base import Json
 
 _ANY = "*"
+_TYPE_NAMES = {dict: "a mapping", list: "a list", str: "a string", int: "an integer", bool: "true or false"}
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -21,13 +22,23 @@ class Fields(msgspec.Struct, frozen=True):
     """Reasons by pattern."""
     refused: Mapping[str, str] = {}
     """What to do instead, by pattern."""
+    types: Mapping[str, type] = {}
+    """Types of the values that a converter reads, by pattern: dict, list, str, int or bool."""
 
     def __or__(self, other: "Fields") -> "Fields":
         return Fields(
             (*self.mapped, *other.mapped),
             {**self.no_effect, **other.no_effect},
             {**self.refused, **other.refused},
+            {**self.types, **other.types},
         )
+
+    def wrong_types(self, body: Json) -> Iterator[FieldNote]:
+        """Yield a note for each given value of a wrong type."""
+        for pattern, expected in self.types.items():
+            for keys, value in _values(body, pattern.split("."), ()):
+                if type(value) is not expected:
+                    yield FieldNote(NoteKind.REFUSED, keys, f"expected {_TYPE_NAMES[expected]}")
 
     def lists_of(self, keys: Keys) -> tuple[str, ...]:
         """Return the names of the lists whose longest pattern covers the path."""
@@ -60,7 +71,9 @@ class Fields(msgspec.Struct, frozen=True):
         )
 
     def notes(self, body: Json) -> Iterator[FieldNote]:
-        """Yield a note for each given field of an object that has no effect, or is refused or unknown."""
+        """Yield a note for each given field of an object that has no effect, or is refused, unknown or of a wrong
+        type."""
+        yield from self.wrong_types(body)
         for keys in _given(body, ()):
             found = self.lists_of(keys)
             if "refused" in found:
@@ -115,6 +128,15 @@ METADATA = Fields(
         "status": "the controller writes the status",
     },
     refused={"metadata.generateName": "a job needs a name: replace generateName by name"},
+    types={
+        "metadata": dict,
+        "metadata.name": str,
+        "metadata.namespace": str,
+        "metadata.labels": dict,
+        "metadata.annotations": dict,
+        "metadata.annotations.*": str,
+        "spec": dict,
+    },
 )
 """Fields that objects of all kinds have."""
 
@@ -128,6 +150,18 @@ def _given(value: Any, keys: Keys) -> Iterator[Keys]:
         yield from _given(item, (*keys, key))
     if is_leaf and value is not None:
         yield keys
+
+
+def _values(value: Any, parts: list[str], keys: Keys) -> Iterator[tuple[Keys, Any]]:
+    """Yield the values at a pattern. Null counts as absent."""
+    if not parts:
+        if value is not None:
+            yield keys, value
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if parts[0] in (_ANY, key):
+            yield from _values(item, parts[1:], (*keys, key))
 
 
 def _is_empty(value: Any, keys: Keys) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from windlass.convert import pod_templates, training_operator
 from windlass.convert.conversion import Draft, Keys
-from windlass.convert.fields import METADATA, Fields, Kind
+from windlass.convert.fields import Fields, Kind
 from windlass.convert.training_operator import NEVER, ON_FAILURE, ReplicaKind, Replicas
 from windlass.model import names
 from windlass.model.base import Json
@@ -44,10 +44,7 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = {
 _SLOTS_VARIABLE = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
 _POLICIES = ("AtStartup", "WaitForWorkersReady")
 
-REPLICAS_V1 = ReplicaKind(
-    _FIELD, _TYPES, "", "", 0, NEVER, replaces_failed_pods=False, default_counts={_WORKER: 0}
-)
-REPLICAS_V2 = ReplicaKind(
+REPLICAS = ReplicaKind(
     _FIELD, _TYPES, "", "", 0, NEVER, replaces_failed_pods=False, default_counts={_WORKER: 0}
 )
 
@@ -57,7 +54,7 @@ REPLICAS_V2 = ReplicaKind(
 
 def convert_v2(draft: Draft) -> None:
     draft.put(("runtime",), "plain", ("kind",), "as in the original, mpirun gets its hosts from /etc/mpi")
-    replicas = training_operator.put_replicas(draft, REPLICAS_V2)
+    replicas = training_operator.put_replicas(draft, REPLICAS)
     launcher = _launcher(draft, replicas, ON_FAILURE)
     implementation = draft.get("mpiImplementation") or "OpenMPI"
     if implementation not in _VARIABLES:
@@ -248,7 +245,7 @@ def _mount_config(draft: Draft, replicas: Replicas, files: tuple[str, ...]) -> N
 
 def convert_v1(draft: Draft) -> None:
     draft.put(("runtime",), "plain", ("kind",), "as in the original, mpirun gets its hosts from /etc/mpi")
-    replicas = training_operator.put_replicas(draft, REPLICAS_V1)
+    replicas = training_operator.put_replicas(draft, REPLICAS)
     launcher = _launcher(draft, replicas, NEVER)
     worker = replicas.get(_WORKER)
     for each in replicas.values():
@@ -365,32 +362,31 @@ def _add_permissions(draft: Draft, workers: list[str]) -> None:
     ]
 
 
-_REPLICAS = tuple(f"spec.{_FIELD}.*.{name}" for name in ("replicas", "template", "restartPolicy"))
+_TYPES_V2: Mapping[str, type] = {
+    "slotsPerWorker": int,
+    "runLauncherAsWorker": bool,
+    "sshAuthMountPath": str,
+    "launcherCreationPolicy": str,
+    "mpiImplementation": str,
+}
 
 KINDS = (
     Kind(
         training_operator.API_VERSION,
         "MPIJob",
         "mpijobs",
-        REPLICAS_V1.fields("spec.slotsPerWorker", "spec.cleanPodPolicy", "spec.mainContainer"),
+        REPLICAS.fields("spec.slotsPerWorker", "spec.cleanPodPolicy", "spec.mainContainer")
+        | Fields(
+            (), types={"spec.slotsPerWorker": int, "spec.cleanPodPolicy": str, "spec.mainContainer": str}
+        ),
         convert_v1,
     ),
     Kind(
         _V2,
         "MPIJob",
         "mpijobs",
-        METADATA
-        | training_operator.RUN_POLICY
-        | Fields(
-            (
-                *_REPLICAS,
-                "spec.slotsPerWorker",
-                "spec.runLauncherAsWorker",
-                "spec.sshAuthMountPath",
-                "spec.launcherCreationPolicy",
-                "spec.mpiImplementation",
-            )
-        ),
+        REPLICAS.fields(*(f"spec.{name}" for name in _TYPES_V2))
+        | Fields((), types={f"spec.{name}": expected for name, expected in _TYPES_V2.items()}),
         convert_v2,
     ),
 )

@@ -7,7 +7,7 @@ workers do, unless `successPolicy` is AllWorkers. Any failed pod that is not res
 from windlass.convert import training_environment as environment
 from windlass.convert import training_operator
 from windlass.convert.conversion import Draft
-from windlass.convert.fields import Kind
+from windlass.convert.fields import Fields, Kind
 from windlass.convert.training_operator import ReplicaKind
 from windlass.model import names
 
@@ -65,7 +65,8 @@ KINDS = (
         training_operator.API_VERSION,
         "TFJob",
         "tfjobs",
-        REPLICAS.fields("spec.successPolicy", "spec.enableDynamicWorker"),
+        REPLICAS.fields("spec.successPolicy", "spec.enableDynamicWorker")
+        | Fields((), types={"spec.successPolicy": str, "spec.enableDynamicWorker": bool}),
         convert,
     ),
 )

@@ -128,7 +128,9 @@ def _elastic(draft: Draft, policy: Json, worker: Replicas) -> dict[str, str]:
             variables[variable] = str(policy[field])
     configuration = policy.get("rdzvConf")
     # Without it, the variable of Windlass would apply.
-    variables["PET_RDZV_CONF"] = ",".join(f"{each['key']}={each['value']}" for each in configuration or ())
+    variables["PET_RDZV_CONF"] = ",".join(
+        f"{each.get('key', '')}={each.get('value', '')}" for each in configuration or ()
+    )
     if policy.get("standalone"):
         variables["PET_STANDALONE"] = ""
     return variables

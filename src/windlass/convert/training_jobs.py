@@ -115,13 +115,23 @@ _PYTORCH_ELASTIC = (
     "maxRestarts",
 )
 
+_PYTORCH_TYPES = {
+    "spec.nprocPerNode": str,
+    "spec.elasticPolicy": dict,
+    **{f"spec.elasticPolicy.{name}": int for name in (*_ELASTIC, "rdzvPort", "nProcPerNode", "maxRestarts")},
+    **{f"spec.elasticPolicy.{name}": str for name in ("rdzvBackend", "rdzvHost", "rdzvId")},
+    "spec.elasticPolicy.rdzvConf": list,
+    "spec.elasticPolicy.rdzvConf.*": dict,
+    "spec.elasticPolicy.standalone": bool,
+}
+
 KINDS = (
     Kind(
         training_operator.API_VERSION,
         "PyTorchJob",
         "pytorchjobs",
         PYTORCH.fields("spec.nprocPerNode", *(f"spec.elasticPolicy.{each}" for each in _PYTORCH_ELASTIC))
-        | Fields((), {"spec.elasticPolicy.metrics": _AUTOSCALER}),
+        | Fields((), {"spec.elasticPolicy.metrics": _AUTOSCALER}, types=_PYTORCH_TYPES),
         convert_pytorch,
     ),
     Kind(training_operator.API_VERSION, "JAXJob", "jaxjobs", JAX.fields(), convert_jax),

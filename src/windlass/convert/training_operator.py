@@ -52,7 +52,32 @@ class ReplicaKind(msgspec.Struct, frozen=True):
     def fields(self, *mapped: str) -> Fields:
         """Return the fields of the kind: those that all kinds have, and `mapped`."""
         replicas = tuple(f"spec.{self.field}.*.{name}" for name in ("replicas", "template", "restartPolicy"))
-        return METADATA | RUN_POLICY | Fields((*replicas, *mapped))
+        return METADATA | RUN_POLICY | Fields((*replicas, *mapped), types=self._types())
+
+    def _types(self) -> dict[str, type]:
+        replicas = f"spec.{self.field}.*"
+        template = f"{replicas}.template"
+        main = f"{template}.spec.containers.*"
+        lists = ("command", "args", "env", "ports", "volumeMounts")
+        return {
+            f"spec.{self.field}": dict,
+            replicas: dict,
+            f"{replicas}.replicas": int,
+            f"{replicas}.restartPolicy": str,
+            template: dict,
+            f"{template}.metadata": dict,
+            f"{template}.spec": dict,
+            f"{template}.spec.containers": list,
+            f"{template}.spec.initContainers": list,
+            f"{template}.spec.volumes": list,
+            f"{template}.spec.dnsConfig": dict,
+            f"{template}.spec.dnsConfig.searches": list,
+            main: dict,
+            f"{main}.name": str,
+            f"{main}.image": str,
+            **{f"{main}.{name}": list for name in lists},
+            **{f"{main}.{name}.*": dict for name in lists[2:]},
+        }
 
 
 class Replicas(msgspec.Struct, frozen=True):
@@ -78,6 +103,16 @@ RUN_POLICY = Fields(
         "spec.runPolicy.managedBy",
     ),
     no_effect={"spec.runPolicy.schedulingPolicy": _SCHEDULING},
+    types={
+        "spec.runPolicy": dict,
+        "spec.runPolicy.cleanPodPolicy": str,
+        "spec.runPolicy.ttlSecondsAfterFinished": int,
+        "spec.runPolicy.activeDeadlineSeconds": int,
+        "spec.runPolicy.backoffLimit": int,
+        "spec.runPolicy.suspend": bool,
+        "spec.runPolicy.managedBy": str,
+        "spec.runPolicy.schedulingPolicy": dict,
+    },
 )
 
 
@@ -90,7 +125,7 @@ def put_replicas(draft: Draft, kind: ReplicaKind) -> dict[str, Replicas]:
         keys: Keys = ("spec", kind.field, key)
         if replica_type is None:
             draft.refuse(keys, f"unknown replica type, expected one of {', '.join(kind.types)}")
-        elif not isinstance(given[key], dict):
+        elif given[key] is None:
             draft.refuse(keys, "expected a mapping with replicas and template")
         else:
             found[replica_type] = _put_role(draft, kind, replica_type, given[key], keys)
@@ -107,8 +142,8 @@ def _order(kind: ReplicaKind, key: str) -> int:
 def _put_role(draft: Draft, kind: ReplicaKind, replica_type: str, spec: Json, keys: Keys) -> Replicas:
     role, count = draft.role_name(replica_type.lower()), spec.get("replicas")
     count = kind.default_counts.get(replica_type, 1) if count is None else count
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        draft.refuse((*keys, "replicas"), "expected a number")
+    if count < 0:
+        draft.refuse((*keys, "replicas"), "expected at least 0")
         count = 0
     draft.put(("roles", role, "tasks"), count, (*keys, "replicas"))
     draft.map_origin(("roles", role), keys)

@@ -53,6 +53,8 @@ SSH_KEY_ANNOTATION = "windlass.dev/ssh-key"
 SSH_KEY_FILE = "id_ed25519"
 """Key of the Secret with the private SSH key."""
 SSH_AUTHORIZED_KEYS_FILE = "authorized_keys"
+CONVERTED_ANNOTATION = "windlass.dev/converted-from"
+"""On a Framework: kind and name of the job of another system that it was converted from, e.g. `TFJob/digits`."""
 PORTS_ANNOTATION = "windlass.dev/ports"
 """On the ConfigMap of an attempt: the port of the first task of each role if pods share one network."""
 

@@ -3,6 +3,7 @@
 The numbered statements are in docs/behaviours.md.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from windlass.model import names
@@ -49,6 +50,15 @@ def variables(api_group: str, identity_variables: dict[str, str]) -> list[Json]:
         index = identity_variables[names.TASK_INDEX]
         environment += ({"name": name, "value": index} for name in _LAUNCHER_VARIABLES)
     return environment
+
+
+def without_variables(container: Any, removed: Collection[str]) -> Any:
+    """Return the container without variables of its own that have these names."""
+    own = container.get("env") if isinstance(container, dict) else None
+    if not isinstance(own, list):
+        return container
+    kept = [each for each in own if not isinstance(each, dict) or each.get("name") not in removed]
+    return {**container, "env": kept}
 
 
 def with_variables(container: Any, environment: list[Json]) -> Any:

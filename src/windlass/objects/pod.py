@@ -4,7 +4,7 @@ Framework requests.
 A malformed template results in a malformed pod: the API server rejects it, and the user sees its error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -32,6 +32,21 @@ class PodOptions(msgspec.Struct, frozen=True):
 
 
 DEFAULT_POD_OPTIONS = PodOptions()
+
+_ADDRESSES = frozenset(
+    {
+        *(
+            "TF_CONFIG",
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            "PET_MASTER_ADDR",
+            "PET_MASTER_PORT",
+            "PET_RDZV_ENDPOINT",
+        ),
+        *("COORDINATOR_ADDRESS", "COORDINATOR_PORT"),
+    }
+)
+"""Variables with addresses that converted jobs set in the form of their system."""
 
 
 def pod(framework: Framework, role: str, index: int, options: PodOptions = DEFAULT_POD_OPTIONS) -> Json:
@@ -87,7 +102,7 @@ class PodFactory:
     def _spec(self, user_spec: Any, role: str, index: int, variables: list[Json]) -> Any:
         if not isinstance(user_spec, dict):
             return user_spec
-        spec = _with_variables(user_spec, variables)
+        spec = _with_variables(self._without_fixed_addresses(user_spec, variables), variables)
         if self._features.is_idle_server(role, default=NONE if self._options.has_entrypoints else ALL):
             spec = _with_tensorflow_server(spec)
         if self._features.uses_dns_names:
@@ -95,6 +110,17 @@ class PodFactory:
         if self._features.barrier is Barrier.INJECTED:
             spec = barrier.with_barrier(spec, self._options.barrier_image, variables)
         return spec
+
+    def _without_fixed_addresses(self, spec: Json, variables: list[Json]) -> Json:
+        """Remove the addresses that a converted job sets, if they are not those of its tasks: on a shared network each
+        task has a port of its own."""
+        if (
+            self._options.ports is None
+            or names.CONVERTED_ANNOTATION not in self._framework.metadata.annotations
+        ):
+            return spec
+        replaced = _ADDRESSES & {variable["name"] for variable in variables}
+        return _without_variables(spec, replaced)
 
     def _role(self, name: str) -> _Role:
         spec = self._framework.spec.role(name)
@@ -157,6 +183,13 @@ def _with_variables(spec: Json, variables: list[Json]) -> Json:
         if isinstance(containers, list):
             changed[field] = [environment.with_variables(container, variables) for container in containers]
     return changed
+
+
+def _without_variables(spec: Json, removed: Collection[str]) -> Json:
+    containers = spec.get("containers")
+    if not removed or not isinstance(containers, list):
+        return spec
+    return {**spec, "containers": [environment.without_variables(each, removed) for each in containers]}
 
 
 def _with_tensorflow_server(spec: Json) -> Json:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from windlass.client import timeline, views
+from windlass.client.events import Event
 from windlass.client.explain import pending
 from windlass.client.explain import retries as explain_retries
 from windlass.client.explain.explanation import Explanation
@@ -42,6 +43,8 @@ from windlass.wire.codec import InvalidFramework
 MAX_TASKS = 1_000
 """Number of tasks that the detail of a job contains."""
 MAX_BARS = 100_000
+MAX_EVENTS = 5_000
+"""Number of events of a timeline. Each pod of a large job has several; warnings are kept first."""
 _FAILED = (TaskState.FAILED, TaskState.RETRYING)
 _ENDED = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RETRYING, TaskState.ENDED)
 
@@ -251,9 +254,17 @@ def of_timeline(found: Timeline, now: datetime) -> TimelineAnswer:
                 object=each.object,
                 type=each.type,
             )
-            for each in found.events
+            for each in _shown_events(found.events)
         ),
     )
+
+
+def _shown_events(found: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of a timeline, the latest warnings if there are too many."""
+    if len(found) <= MAX_EVENTS:
+        return found
+    by_importance = sorted(range(len(found)), key=lambda number: (found[number].is_warning, number))
+    return [found[number] for number in sorted(by_importance[-MAX_EVENTS:])]
 
 
 def _ms(time: datetime) -> int:

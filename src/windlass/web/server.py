@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 CSRF_HEADER = "X-Windlass-CSRF"
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_LOGIN_BYTES = 64 * 1024
-MAX_LOGINS = 10
-"""Number of tokens that the API server checks at a time."""
 SECURE_PREFIX = "__Host-"
 """Browsers accept a cookie of this name only over TLS from this host itself, not from another one of its domain."""
 CLEANUP_SECONDS = 15.0
@@ -77,7 +75,6 @@ class Server:
         self.viewers = Viewers(base, monotonic)
         self._base = base
         self._options = options
-        self._logins = asyncio.Semaphore(MAX_LOGINS)
         self._csrf_key = secrets.token_bytes(32)
         self.port = 0
 
@@ -222,9 +219,11 @@ class Server:
     async def _call(self, request: web.Request) -> Call:
         """Return the call of an authenticated viewer. Raises ProblemError."""
         if self._options.mode is Mode.HEADER:
-            viewer = self._viewer(await self._identity(self._forwarded_token(request)))
+            identity = await self._identity(self._forwarded_token(request))
+            viewer = self._viewer(identity)
             # The token may be renewed at any time, and the page keeps its CSRF token.
-            digest = hmac.new(self._csrf_key, viewer.user.encode(), hashlib.sha256).hexdigest()
+            owner = viewer.user or identity
+            digest = hmac.new(self._csrf_key, owner.encode(), hashlib.sha256).hexdigest()
             return Call(request, viewer, None, digest)
         key = self._session_key(request)
         session = self.sessions.find(key)
@@ -267,8 +266,7 @@ class Server:
     async def _identity(self, token: str) -> str:
         """Return the identity of a token. Raises ProblemError."""
         try:
-            async with self._logins:
-                return await self.viewers.of_token(token)
+            return await self.viewers.of_token(token)
         except Exception as error:
             if isinstance(self._base.expected_error(error), CredentialsRejectedError):
                 raise ProblemError(
@@ -341,7 +339,9 @@ class Server:
 
 def _is_secure(request: web.Request) -> bool:
     """Return whether the browser uses TLS, also to a proxy in front of this server."""
-    return request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    # Each proxy may add its own to the list.
+    forwarded = request.headers.get("X-Forwarded-Proto", "").partition(",")[0]
+    return request.secure or forwarded.strip().lower() == "https"
 
 
 def _valid_token(token: str) -> str:

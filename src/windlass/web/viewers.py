@@ -38,6 +38,8 @@ MAX_METRICS = 20
 MAX_ANSWERS = 1_000
 MAX_THREADS = 2
 """Number of files of all viewers that are checked, and simulated, at a time."""
+MAX_LOGINS = 10
+"""Number of unknown tokens that the API server checks at a time."""
 MAX_PROGRESS_JOBS = 50
 MAX_PROGRESS_REQUESTS = 5
 _REPORTING_ROLES = ("chief", "master", "worker")
@@ -315,6 +317,7 @@ class Viewers:
         self._base = base
         self._now = now
         self._threads = {kind: asyncio.Semaphore(MAX_THREADS) for kind in Work}
+        self._logins = asyncio.Semaphore(MAX_LOGINS)
         self._viewers: dict[str, Viewer] = {}
         self._exits: dict[str, contextlib.AsyncExitStack] = {}
 
@@ -339,7 +342,7 @@ class Viewers:
     async def _open(self, identity: str, token: str | None) -> None:
         if identity in self._viewers:
             return
-        async with contextlib.AsyncExitStack() as stack:
+        async with self._logins, contextlib.AsyncExitStack() as stack:
             opened = self._base
             if token is not None:
                 access = self._base.access.with_token(token)

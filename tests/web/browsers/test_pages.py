@@ -133,6 +133,25 @@ def test_log_is_followed_and_stays_text(logged_in: Page, dashboard: Dashboard, r
     assert page.ask("document.title") != "attacked"
 
 
+def test_long_logs_are_merged_by_time_and_shown_to_the_end(
+    logged_in: Page, dashboard: Dashboard, running: Place
+) -> None:
+    page, lines = logged_in, 600
+    for number in range(lines):
+        running.write(f"digits-worker-{number % 2}", f"line {number}\n", at=number / 7)
+    show(page, dashboard, f"jobs/{running.name}/digits/logs")
+    shown = "[...document.querySelectorAll('[role=log] .line .content')].map((each) => each.textContent)"
+    last = [f"line {number}" for number in range(lines - 5, lines)]
+    page.until("the end of both logs", f"JSON.stringify({shown}.slice(-5)) === {json.dumps(compact(last))}")
+    running.write("digits-worker-0", "the newest line\n", at=lines)
+    page.until("the newest line", f"{shown}.at(-1) === 'the newest line'")
+
+
+def compact(value: object) -> str:
+    """Return the JSON of a value as browsers write it."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def test_file_is_checked_and_simulated(logged_in: Page, dashboard: Dashboard) -> None:
     page = logged_in
     show(page, dashboard, "submit")
@@ -161,7 +180,8 @@ def test_viewer_logs_in_with_a_token(page: Page, running: Place) -> None:
             "another namespace", f"{CHOOSE_OTHER} && document.querySelector('main input[type=text]') !== null"
         )
         page.type("main input[type=text]", "default")
-        page.ask("document.activeElement.blur()")
+        enter = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+        page.ask(f"document.activeElement.dispatchEvent({enter})")
         page.until_shown("denied access")
         assert page.ask(f"{row('digits')} === null")
         click_button(page, "Log out")

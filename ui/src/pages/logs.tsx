@@ -179,6 +179,7 @@ function Lines({
   const { entries } = log.buffer;
   const range = useWindow(scroller, ROW_HEIGHT, entries.length);
   const isAtEnd = useRef(true);
+  const lastTop = useRef(0);
   const targeted = target ? log.buffer.find(target) : -1;
 
   // Follow unless the user has scrolled up.
@@ -208,7 +209,10 @@ function Lines({
         aria-live="off"
         onScroll={(event) => {
           const { scrollTop, scrollHeight, clientHeight } = event.currentTarget;
-          isAtEnd.current = scrollTop + clientHeight >= scrollHeight - 2 * ROW_HEIGHT;
+          // More lines may have arrived since the page scrolled to the end: only the user scrolls up.
+          if (scrollTop + clientHeight >= scrollHeight - 2 * ROW_HEIGHT) isAtEnd.current = true;
+          else if (scrollTop < lastTop.current) isAtEnd.current = false;
+          lastTop.current = scrollTop;
         }}
       >
         <div class="space" style={{ height: `${entries.length * ROW_HEIGHT}px`, "--task-width": `${width + 1}ch` }}>
