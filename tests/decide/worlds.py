@@ -39,6 +39,7 @@ from windlass.model.pods import (
     ContainerState,
     ContainerStatus,
     ContainerTerminated,
+    PodCondition,
     PodSpecView,
     PodStatusView,
     PodView,
@@ -232,15 +233,21 @@ class World:
         reason: str = "",
         message: str = "",
         finished_at: datetime | None = None,
+        restarts: int = 0,
+        conditions: tuple[str, ...] = (),
     ) -> None:
-        """Set the phase of the pod; with an exit code, its container has terminated with the message."""
+        """Set the phase of the pod; with an exit code, its container has terminated with the message. `conditions` are
+        those that are True."""
         pod = self.pod(role, index)
         containers: tuple[ContainerStatus, ...] = ()
         if exit_code is not None:
             ended = ContainerTerminated(
                 exit_code=exit_code, message=message, finished_at=finished_at or self.now
             )
-            containers = (ContainerStatus(name="main", state=ContainerState(terminated=ended)),)
+            state = ContainerState(terminated=ended)
+            containers = (ContainerStatus(name="main", state=state, restart_count=restarts),)
+        elif restarts:
+            containers = (ContainerStatus(name="main", restart_count=restarts),)
         is_placed = phase != "Pending"
         self.pods[pod.name] = replace(
             pod,
@@ -252,6 +259,7 @@ class World:
                 pod_ip=f"10.0.0.{index + 1}" if is_placed else "",
                 host_ip="192.168.0.1" if is_placed else "",
                 container_statuses=containers,
+                conditions=tuple(PodCondition(each, "True") for each in conditions),
             ),
         )
 

@@ -39,6 +39,14 @@ def two(count: int = 1) -> dict[str, int]:
     return {"worker-0": count, "worker-1": count}
 
 
+AFTER_PS: Json = {"taskRole": "ps", "condition": "Ready"}
+
+
+def _with_failure_class(worker: Json) -> Json:
+    permanent = {"phrase": "Usage", "type": {"attributes": ["Permanent"]}}
+    return {**worker, "task": {**worker["task"], "podFailureSpec": [permanent]}}
+
+
 CASES: dict[str, tuple[Json, Outcome]] = {
     "success": (
         framework("success", role(tasks=2)),
@@ -127,6 +135,51 @@ CASES: dict[str, tuple[Json, Outcome]] = {
             retryPolicy={"maxRetryCount": -2},
         ),
         Outcome(code=-250, phrase="ActiveDeadlineExceeded", made=two(), is_cut_short=True),
+    ),
+    "start-order": (
+        framework(
+            "start-order",
+            {**role("worker", 2, SUCCEEDS, min_succeeded=2), "startAfter": [AFTER_PS]},
+            role("ps", 1, FOREVER),
+        ),
+        Outcome(made={"ps-0": 1, **two()}, task_codes={"ps": [-220], "worker": [0, 0]}),
+    ),
+    "unreachable-start": (
+        framework(
+            "unreachable-start",
+            {**role("worker", 2), "startAfter": [{**AFTER_PS, "condition": "Succeeded"}]},
+            role("ps", 1, fails(3), min_failed=-1),
+        ),
+        Outcome(
+            code=-270,
+            phrase="StartConditionUnreachable",
+            made={"ps-0": 1},
+            task_codes={"ps": [3], "worker": [-220, -220]},
+        ),
+    ),
+    "parallelism": (
+        framework("parallelism", {**role("worker", 3, SUCCEEDS), "parallelism": 1}),
+        Outcome(made={"worker-0": 1, "worker-1": 1, "worker-2": 1}),
+    ),
+    "completion-rule": (
+        framework(
+            "completion-rule",
+            role("worker", 1, fails(3), retry={"maxRetryCount": 9}),
+            role("other", 1, FOREVER),
+            completionPolicies=[{"taskRoles": ["worker"], "minFailedAttemptCount": 3}],
+        ),
+        Outcome(
+            code=-260,
+            phrase="CompletionRuleFailed",
+            made={"worker-0": 3, "other-0": 1},
+            task_codes={"worker": [3], "other": [-220]},
+        ),
+    ),
+    "failure-class": (
+        framework(
+            "failure-class", _with_failure_class(role(life=fails(3), retry={**FANCY, "maxRetryCount": 9}))
+        ),
+        Outcome(code=3, phrase="Usage", made={"worker-0": 1}),
     ),
     "stopped-before-it-started": (
         framework("stopped-before-it-started", executionType="Stop"),

@@ -18,6 +18,11 @@ def limit(
     creation got no response, comes first. A task that waits for its retry keeps its place."""
     if role is None or role.parallelism is None:
         return missing
-    active = sum(1 for task in tasks if task.state is not CREATION_PENDING and task.state is not COMPLETED)
+    active = active_count(tasks)
     ordered = sorted(missing, key=lambda task: (task.attempt_status.pod_name not in uncertain, task.index))
     return ordered[: max(0, role.parallelism - active)]
+
+
+def active_count(tasks: Iterable[TaskStatus]) -> int:
+    """Return the number of tasks whose pods count for the limit."""
+    return sum(1 for task in tasks if task.state is not CREATION_PENDING and task.state is not COMPLETED)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from windlass.model import names
+from windlass.model import names, verdict
 from windlass.model.completion import (
     CompletionCode,
     CompletionTrigger,
@@ -30,15 +30,14 @@ class Waiting(msgspec.Struct, frozen=True):
     role: str
     start: StartAfter
     needed: int
-    reached: int
     unable: tuple[TaskStatus, ...]
     """Tasks that have completed without reaching the condition."""
     is_reachable: bool
 
-    def __str__(self) -> str:
-        """Return e.g. `worker waits for ps to be ready (1 of 2 tasks)`."""
-        progress = f"{self.reached} of {self.needed} {'task' if self.needed == 1 else 'tasks'}"
-        return f"{self.role} waits for {self.start.task_role} to {_VERBS[self.start.condition]} ({progress})"
+    @property
+    def reason(self) -> str:
+        """Return e.g. `waiting for 2 ps to be ready`."""
+        return f"waiting for {verdict.count(self.start.task_role, self.needed)} to {_VERBS[self.start.condition]}"
 
 
 def waiting_roles(
@@ -112,7 +111,7 @@ def _first_unreached(
                 unable.append(task)
         if reached < needed:
             is_reachable = number - len(unable) >= needed
-            return Waiting(role.name, start, needed, reached, tuple(unable), is_reachable)
+            return Waiting(role.name, start, needed, tuple(unable), is_reachable)
     return None
 
 

@@ -115,8 +115,7 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is CREATION_PENDING:
-                # The name may be in use: by a pod of another owner, or by a terminating pod of ours.
-                if not task.deletion_pending and attempt.pod_name not in pods:
+                if not task.deletion_pending:
                     missing_in_role.append(task)
                 continue
             pod = pods.get(attempt.pod_name)
@@ -129,7 +128,8 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
             uncertain = builder.observed.outcomes.uncertain
             spec = builder.spec.role(role.name)
             allowed = parallelism.limit(spec, role.task_statuses, missing_in_role, uncertain)
-            missing += ((role.name, task) for task in allowed)
+            # The name may be in use: by a pod of another owner, or by a terminating pod of ours.
+            missing += ((role.name, task) for task in allowed if task.attempt_status.pod_name not in pods)
     _create_pods(builder, missing, existing=len(claimed))
     if len(claimed) < len(pods):
         deletion.delete_unclaimed_pods(builder, claimed)

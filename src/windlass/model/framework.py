@@ -71,6 +71,12 @@ class CompletionPolicySpec(Sparse, frozen=True):
     min_succeeded_task_count: TaskCount = 0
 
 
+FIELDS_WITHOUT_STORED_DEFAULT = frozenset(
+    {"completion_policies", "start_after", "parallelism", "pod_failure_spec"}
+)
+"""Fields that are left out where all defaults are written, so that Frameworks without them stay as they were."""
+
+
 class CompletionRule(Sparse, frozen=True, kw_only=True):
     """A rule that completes the Framework attempt. Exactly one of the fields allSucceeded and min… is set. The attempt
     succeeds with allSucceeded and minSucceededTaskCount, and fails with the others."""
@@ -140,10 +146,10 @@ class TaskSpec(Sparse, frozen=True):
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     pod_graceful_deletion_timeout_sec: Seconds | None = None
     """Time after which a terminating pod is deleted by force. Absent: never."""
-    pod_failure_spec: tuple[TaskFailureClass, ...] = ()
-    """Failure classes of these tasks, which are tried before those of the controller."""
     pod: Json = {}
     """A Kubernetes pod template."""
+    pod_failure_spec: tuple[TaskFailureClass, ...] = ()
+    """Failure classes of these tasks, which are tried before those of the controller."""
 
 
 class TaskRoleSpec(Sparse, frozen=True):
@@ -152,11 +158,11 @@ class TaskRoleSpec(Sparse, frozen=True):
     name: Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
     task_number: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 0
     framework_attempt_completion_policy: CompletionPolicySpec = CompletionPolicySpec()
+    task: TaskSpec = TaskSpec()
     start_after: tuple[StartAfter, ...] = ()
     """Roles that start before this one. All conditions must be reached."""
     parallelism: PositiveCount | None = None
     """Maximum number of pods of this role at a time; tasks with lower indexes come first. Absent: no limit."""
-    task: TaskSpec = TaskSpec()
 
 
 class FrameworkSpec(Sparse, frozen=True):
@@ -164,9 +170,6 @@ class FrameworkSpec(Sparse, frozen=True):
     execution_type: ExecutionType = ExecutionType.START
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     task_roles: tuple[TaskRoleSpec, ...] = ()
-    completion_policies: tuple[CompletionRule, ...] = ()
-    """Rules over all roles, before the frameworkAttemptCompletionPolicy of the roles. The first rule that is met
-    decides."""
     completed_pods: CompletedPods = CompletedPods.DELETE
     suspend: bool = False
     """End the attempt and wait without pods until this field is false again."""
@@ -176,6 +179,9 @@ class FrameworkSpec(Sparse, frozen=True):
     """Maximum time of all attempts together; suspended time does not count."""
     ttl_seconds_after_finished: Seconds | None = None
     """Time to keep a completed Framework. Absent: the controller's configuration decides."""
+    completion_policies: tuple[CompletionRule, ...] = ()
+    """Rules over all roles, before the frameworkAttemptCompletionPolicy of the roles. The first rule that is met
+    decides."""
 
     @property
     def has_rules(self) -> bool:

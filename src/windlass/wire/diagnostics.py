@@ -73,6 +73,12 @@ class Rule(StrEnum):
     NO_TASKS = "no-tasks"
     """No role has tasks, or none of the roles that decide the result has tasks."""
     ENDLESS_RETRY = "endless-retry"
+    UNKNOWN_ROLE = "unknown-role"
+    """A completion policy or a start condition names a role that does not exist."""
+    START_DEADLOCK = "start-deadlock"
+    """Tasks wait for each other to start, or for a barrier, and none can start."""
+    NEVER_MET = "never-met"
+    """A rule of completionPolicies that no result can meet."""
     HOST_PATH = "host-path"
     """Tasks share a host path, which differs between nodes."""
 

@@ -65,7 +65,7 @@ def _problems(framework: Framework) -> list[str]:
             f"spec.taskRoles: found {tasks} tasks, expected at most {MAX_TASKS} in all roles together: the status of "
             "more cannot be stored. Split them into several Frameworks."
         )
-    return [*problems, *rule_validation.problems(framework.spec), *annotation_problems(framework)]
+    return [*problems, *map(str, rule_validation.problems(framework.spec)), *annotation_problems(framework)]
 
 
 def _role_problems(role: TaskRoleSpec, path: str, first_index: int, index: int) -> list[str]:

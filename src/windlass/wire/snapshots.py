@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from windlass.model.base import Json, Sparse, manifest
-from windlass.model.framework import Framework, TaskSpec
+from windlass.model.framework import FIELDS_WITHOUT_STORED_DEFAULT, Framework, TaskSpec
 from windlass.model.settings import LogObjectSnapshot
 from windlass.model.status import TaskStatus
 
@@ -57,7 +57,11 @@ def _with_defaults(value: Any) -> Any:
     """Return a JSON value with all fields: FrameworkController does not omit defaults."""
     if isinstance(value, Sparse):
         fields = msgspec.structs.fields(value)
-        return {field.encode_name: _with_defaults(getattr(value, field.name)) for field in fields}
+        return {
+            field.encode_name: _with_defaults(field_value)
+            for field in fields
+            if (field_value := getattr(value, field.name)) or field.name not in FIELDS_WITHOUT_STORED_DEFAULT
+        }
     if isinstance(value, tuple):
         return [_with_defaults(item) for item in value]
     return value

@@ -160,6 +160,9 @@ def reality() -> Iterator[Reality]:
 
 TASK_RETRY, FANCY = {"maxRetryCount": 1}, {"fancyRetryPolicy": True, "maxRetryCount": 1}
 BOUNDED = {"fancyRetryPolicy": True, "maxRetryCount": 1, "maxTransientRetryCount": 2}
+PERMANENT_RULE: Json = {"minFailedTaskCount": 1, "type": {"attributes": ["Permanent"]}}
+PERMANENT_CLASS: Json = {"codeRanges": [{"min": 3, "max": 3}], "type": {"attributes": ["Permanent"]}}
+COUNTED_CLASS: Json = {"type": {"attributes": []}}
 PLAYED: dict[str, tuple[str, Json, Json]] = {
     "undisturbed": ("", {}, {}),
     "killed-worker": ("kill worker-1", {"retryPolicy": FANCY}, {"retry": TASK_RETRY}),
@@ -176,6 +179,30 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
     "deleted-worker": ("delete worker-0", {}, {"retry": {"fancyRetryPolicy": True}}),
     "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 3}, {}),
     "kept-pods": ("exit 3 worker-0", {"retryPolicy": FANCY, "completedPods": "Keep"}, {}),
+    "failed-attempts": (
+        "exit 3 worker-1 every time",
+        {"completionPolicies": [{"minFailedAttemptCount": 3}]},
+        {"retry": {"maxRetryCount": 5}},
+    ),
+    "permanent-rule": (
+        "exit 3 worker-1",
+        {"retryPolicy": FANCY, "completionPolicies": [PERMANENT_RULE]},
+        {},
+    ),
+    "follows-worker-1": (
+        "exit 0 worker-1",
+        {"completionPolicies": [{"taskRoles": ["worker"], "taskIndexes": "1", "minSucceededTaskCount": 1}]},
+        {},
+    ),
+    "permanent-class": ("exit 3 worker-1", {"retryPolicy": FANCY}, {"classes": [PERMANENT_CLASS]}),
+    "retried-class": ("exit 210 worker-1", {"retryPolicy": FANCY}, {"classes": [COUNTED_CLASS]}),
+    "in-order": ("", {}, {"startAfter": [{"taskRole": "ps", "condition": "Ready"}]}),
+    "never-in-order": (
+        "exit 3 ps-0",
+        {"completionPolicies": [{"minFailedTaskCount": 9}]},
+        {"startAfter": [{"taskRole": "ps", "condition": "Succeeded"}], "ps": {"min_failed": -1}},
+    ),
+    "one-at-a-time": ("", {}, {"parallelism": 1}),
 }
 
 
@@ -183,7 +210,12 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
 def test_plan_matches_a_real_run(
     reality: Reality, request: pytest.FixtureRequest, fault: str, spec: Json, worker: Json
 ) -> None:
-    roles = jobs.role("ps", 1), jobs.role("worker", 2, min_succeeded=2, **worker)
+    added: Json = {name: worker[name] for name in ("startAfter", "parallelism") if name in worker}
+    arguments: Json = {name: worker[name] for name in ("retry",) if name in worker}
+    workers: Json = {**jobs.role("worker", 2, min_succeeded=2, **arguments), **added}
+    workers["task"]["podFailureSpec"] = worker.get("classes", [])
+    ps: Json = worker.get("ps", {})
+    roles = jobs.role("ps", 1, **ps), workers
     job = jobs.framework(request.node.callspec.id, *roles, **spec)
     faults = (fault_injection.parse(fault),) if fault else ()
     status, pods = reality.run(job, faults)

@@ -11,13 +11,14 @@ from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import status
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
+from windlass.model import verdict
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.describe import Description
     from windlass.client.events import Event
     from windlass.client.pods import Pod
-    from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
+    from windlass.model.framework import CompletionRule, FrameworkSpec, RetryPolicySpec, TaskRoleSpec
 
 MAX_EVENTS = 20
 """Maximum number of events to show, the latest ones; `windlass events` shows all."""
@@ -98,8 +99,32 @@ def _spec_lines(description: "Description") -> Iterator[tuple[str, str]]:
             yield title, ", ".join(f"{name}={value}" for name, value in values.items())
     yield "execution", f"{spec.execution_type}{', suspended' if spec.suspend else ''}"
     yield "retries", _retries(spec.retry_policy)
+    for rule in spec.completion_policies:
+        yield "completes if" if rule.is_success else "fails if", _rule(rule)
+    for role in spec.task_roles:
+        for start in role.start_after:
+            number = "all" if start.min_task_count is None else f"{start.min_task_count}"
+            yield "start order", f"{role.name} after {number} {start.task_role}: {start.condition}"
+        if role.parallelism is not None:
+            yield "parallelism", f"at most {role.parallelism} {role.name} at a time"
     yield "completed pods", f"{spec.completed_pods}"
     yield from _deadlines(spec)
+
+
+def _rule(rule: "CompletionRule") -> str:
+    """Return e.g. `2 tasks failed, of worker 0-3 (name of the rule)`."""
+    texts = (
+        ("task", rule.min_succeeded_task_count, "succeeded"),
+        ("task", rule.min_failed_task_count, "failed"),
+        ("attempt", rule.min_failed_attempt_count, "failed"),
+        ("container restart", rule.min_container_restart_count, ""),
+    )
+    named = (f"{verdict.count(noun, number)} {end}".strip() for noun, number, end in texts if number)
+    what = next(named, "all tasks succeeded")
+    selected = " ".join(filter(None, (", ".join(rule.task_roles) or "", rule.task_indexes or "")))
+    name = f" ({rule.name})" if rule.name else ""
+    after = ", when all have completed" if rule.after_all else ""
+    return f"{what}{f', of {selected}' if selected else ''}{after}{name}"
 
 
 def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:

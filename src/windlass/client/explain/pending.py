@@ -11,6 +11,7 @@ from windlass.client.events import Event
 from windlass.client.pods import Pod
 from windlass.client.views import JobState, JobView
 from windlass.client.waiting import Waiting
+from windlass.decide import parallelism, start_order
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.resources import PODS
 from windlass.model import names
@@ -43,20 +44,46 @@ def pending_tasks(
     """Group pending tasks by reason, in the order of the tasks. Tasks that a scale-down deletes are left out."""
     by_name = {pod.name: pod for pod in pods}
     found: dict[Waiting, list[str]] = {}
+    held_back = _held_back_roles(framework, by_name) if framework.spec.has_rules else {}
     for task, status in tasks.statuses(framework):
-        cause = None if status.deletion_pending else _cause(status, by_name, events)
+        cause = (
+            None if status.deletion_pending else _cause(status, by_name, events, held_back.get(task.role, ""))
+        )
         if cause is not None and cause.text:
             found.setdefault(cause, []).append(str(task))
     return tuple(PendingTasks(tuple(each), cause.text, cause.advice) for cause, each in found.items())
 
 
-def _cause(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> Waiting | None:
+def _held_back_roles(framework: Framework, pods: dict[str, Pod]) -> dict[str, str]:
+    """Return why the controller does not create pods of a role yet, by role."""
+
+    def is_ready(task: TaskStatus) -> bool:
+        pod = _pod_of(task.attempt_status, pods)
+        return pod is not None and pod.is_ready
+
+    roles = framework.status.attempt_status.roles if framework.status is not None else ()
+    found = {
+        name: each.reason for name, each in start_order.waiting_roles(framework.spec, roles, is_ready).items()
+    }
+    for role in roles:
+        spec = framework.spec.role(role.name)
+        limit = spec.parallelism if spec is not None else None
+        if limit is not None and parallelism.active_count(role.task_statuses) >= limit:
+            found.setdefault(role.name, f"waiting for another {role.name} to end (parallelism {limit})")
+    return found
+
+
+def _cause(
+    status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event], held_back: str
+) -> Waiting | None:
     """Return why the task is pending or a container of its pod is waiting; None if neither is the case."""
     pod = _pod_of(status.attempt_status, pods)
     if status.state is RUNNING and pod is not None:
         return Waiting(_restart_reason(pod))
     if status.state not in _WAITING:
         return None
+    if pod is None and held_back:
+        return Waiting(held_back)
     if pod is None:
         return _last_message(events, lambda event: event.reason == _POSTPONED) or Waiting(NO_POD)
     causes = (waiting.of_container(pod, name) for name in pod.main_container_names)
@@ -126,7 +153,9 @@ def _with_reason(
     framework: Framework | InvalidFramework, view: JobView, pods_by_job: dict[tuple[str, str], list[Pod]]
 ) -> JobView:
     of_name = pods_by_job.get((view.namespace, view.name), ())
-    if isinstance(framework, InvalidFramework) or not of_name or not _may_wait(framework, view):
+    if isinstance(framework, InvalidFramework) or not _may_wait(framework, view):
+        return view
+    if not of_name and not framework.spec.has_rules:
         return view
     found = [pod for pod in of_name if pod.may_belong_to(framework)]
     waits = [each for each in pending_tasks(framework, found, ()) if each.reason not in (STARTING, NO_POD)]

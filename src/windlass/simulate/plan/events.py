@@ -14,7 +14,7 @@ from windlass.model.completion import (
     FrameworkAttemptCompletionStatus,
     TaskAttemptCompletionStatus,
 )
-from windlass.model.states import State
+from windlass.model.states import CREATION_PENDING, State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskStatus
 
 _TRANSIENT_STATES = frozenset(
@@ -125,7 +125,9 @@ def cause(completion: FrameworkAttemptCompletionStatus) -> str:
 def endless_reason(status: FrameworkStatus | None) -> str:
     """Return why a job without further events has not ended."""
     tasks = {} if status is None else _tasks(status)
-    running = [key for key, task in tasks.items() if not task.state.is_over]
+    active = {key: task for key, task in tasks.items() if not task.state.is_over}
+    # Tasks that wait for others to start or to end are not the reason.
+    running = [key for key, task in active.items() if task.state is not CREATION_PENDING] or list(active)
     if not running:
         return "it has no tasks, so nothing completes it"
     roles = list(dict.fromkeys(role for role, _ in running))

@@ -16,6 +16,7 @@ from windlass.model.pods import (
     ContainerState,
     ContainerStatus,
     ContainerTerminated,
+    PodCondition,
     PodPhase,
     PodSpecView,
     PodView,
@@ -160,7 +161,9 @@ class PlannedPods:
         pod = self._living(uid)
         if pod is None:
             return
-        status = msgspec.structs.replace(pod.status, phase=PodPhase.RUNNING)
+        status = msgspec.structs.replace(
+            pod.status, phase=PodPhase.RUNNING, conditions=(PodCondition("Ready", "True"),)
+        )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
         # If a fault and the end are due at the same time, the fault is first.
         for fault in faults:
@@ -177,10 +180,15 @@ class PlannedPods:
             )
 
     def _restart(self, pod: PodView, what: str) -> None:
-        """Restart the container in its pod. For the controller, the pod keeps running."""
+        """Restart the container in its pod, which keeps running."""
         restarts = self._restart_counts.get(pod.uid, 0)
         self._restart_counts[pod.uid] = restarts + 1
         self._on_event(*_task_of(pod), what)
+        container = ContainerStatus(
+            _container_of(self._roles[pod.metadata.labels.role_name]), restart_count=restarts + 1
+        )
+        status = msgspec.structs.replace(pod.status, container_statuses=(container,))
+        self._server.put_pod(msgspec.structs.replace(pod, status=status))
         backoff = min(INITIAL_BACKOFF * 2 ** min(restarts - 1, 10), MAX_BACKOFF) if restarts else 0.0
         self._schedule_end(pod, backoff)
 
@@ -214,6 +222,7 @@ class PlannedPods:
         status = msgspec.structs.replace(
             pod.status,
             phase=PodPhase.FAILED if code else PodPhase.SUCCEEDED,
+            conditions=(),
             container_statuses=(
                 ContainerStatus(container or _container_of(role), ContainerState(terminated=ended)),
             ),

@@ -16,12 +16,11 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.failures import ContainerPattern, IntRange, PodPattern, TaskFailureClass
 from windlass.model.framework import (
+    FIELDS_WITHOUT_STORED_DEFAULT,
     CompletionRule,
     Framework,
     FrameworkSpec,
     StartAfter,
-    TaskRoleSpec,
-    TaskSpec,
 )
 from windlass.model.gang import Gang, GangSpec
 from windlass.model.history import AttemptDetail, AttemptRecord, AttemptRecordSpec
@@ -87,14 +86,6 @@ _EXTENSIONS: Mapping[tuple[type, str], Json] = {
 _WITHOUT_DEFAULTS = frozenset(
     {CompletionRule, StartAfter, TaskFailureClass, PodPattern, ContainerPattern, IntRange}
 )
-_FIELDS_WITHOUT_DEFAULT = frozenset(
-    {
-        (FrameworkSpec, "completion_policies"),
-        (TaskRoleSpec, "start_after"),
-        (TaskSpec, "pod_failure_spec"),
-    }
-)
-"""Fields whose default is not stored in every Framework, so that Frameworks without them stay as they were."""
 
 
 def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
@@ -269,7 +260,7 @@ class _SpecSchemas(_Schemas):
 
     def _property(self, owner: type, field: inspect.Field) -> Json:
         schema = super()._property(owner, field)
-        is_stored = owner not in _WITHOUT_DEFAULTS and (owner, field.name) not in _FIELDS_WITHOUT_DEFAULT
+        is_stored = owner not in _WITHOUT_DEFAULTS and field.name not in FIELDS_WITHOUT_STORED_DEFAULT
         default = _default(field) if is_stored else None
         return schema if default is None else {**schema, "default": default}
 

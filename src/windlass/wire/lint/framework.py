@@ -12,7 +12,7 @@ from windlass.model.framework import Framework, FrameworkSpec
 from windlass.model.status import FrameworkStatus
 from windlass.wire import diagnostics, kubernetes_validation, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
-from windlass.wire.lint import annotations, policies, ports
+from windlass.wire.lint import annotations, policies, ports, rules
 from windlass.wire.yaml import tree
 
 _MAX_COMPARED = 200
@@ -31,6 +31,7 @@ def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
     # Policies can be checked only if all fields are valid.
     if are_fields_valid:
         yield from policies.check(framework, path)
+        yield from rules.check(framework, path)
 
 
 def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:

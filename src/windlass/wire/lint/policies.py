@@ -89,7 +89,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield from _check_count(role, "minFailedTaskCount", "failed", Rule.MIN_FAILED_TOO_LARGE)
         yield from _check_count(role, "minSucceededTaskCount", "succeeded", Rule.MIN_SUCCEEDED_TOO_LARGE)
         yield from _check_user_barrier(framework, role)
-    yield from _check_endings(roles)
+    yield from _check_endings(roles, has_success_rule=_has_success_rule(framework))
     yield from _check_tasks(framework, roles, f"{spec_path}.taskRoles")
     yield from _check_retries(framework, f"{spec_path}.retryPolicy")
     yield from _check_host_paths(roles)
@@ -109,7 +109,13 @@ def _check_count(role: _Role, field: str, result: str, rule: Rule) -> Iterator[D
     yield diagnostics.warning(node, where, message, rule, Fix(Remedy.REPLACE, str(role.tasks)))
 
 
-def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
+def _has_success_rule(framework: tree.Mapping) -> bool:
+    rules = tree.items_of(tree.dig(framework, "spec", "completionPolicies"))
+    fields = ("allSucceeded", "minSucceededTaskCount")
+    return any(tree.dig(rule, field) is not None for rule in rules for field in fields)
+
+
+def _check_endings(roles: Sequence[_Role], *, has_success_rule: bool) -> Iterator[Diagnostic]:
     """Warn about tasks that never exit although the job waits for them.
 
     An attempt completes by the policy of a role, or when all tasks have completed.
@@ -119,7 +125,7 @@ def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
     for role in working:
         if role.path in endless and role.decides_success:
             yield _never_succeeds(role, endless[role.path])
-    has_deciding_role = any(role.decides_success for role in working)
+    has_deciding_role = any(role.decides_success for role in working) or has_success_rule
     is_service = all(role.path in endless and endless[role.path].is_intended for role in working)
     if has_deciding_role or is_service:
         return
