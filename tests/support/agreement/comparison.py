@@ -48,6 +48,12 @@ def _keeps_failed_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     return fewer and original.has_retries
 
 
+def _is_never_removed(case: Case, original: Outcome, other: Outcome) -> bool:
+    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
+    has_exit_codes = any(spec.get("restartPolicy") == "ExitCode" for spec in specs.values())
+    return has_exit_codes and original.verdict == subjects.FAILED and other.is_removed
+
+
 RULES: Final = (
     Rule(
         kinds=("TFJob", "PyTorchJob", "MPIJob"),
@@ -56,6 +62,14 @@ RULES: Final = (
         reason="A finished job must not use nodes and GPUs. The operator leaves the pods running until somebody "
         "deletes them.",
         applies=_keeps_running_pods,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("is_removed", "left"),
+        what="With `restartPolicy: ExitCode`, `ttlSecondsAfterFinished` also deletes a job that failed with a "
+        "permanent exit code.",
+        reason="The operator stores no completion time in this case, and then cannot tell when the time is over.",
+        applies=_is_never_removed,
     ),
     Rule(
         kinds=("Job", "JobSet", "MPIJob"),
@@ -72,7 +86,7 @@ def differences(original: Outcome, other: Outcome) -> list[Difference]:
     """Return what does not agree. Windlass may set more variables than the original."""
     found = [
         Difference(part, f"{getattr(original, part)} became {getattr(other, part)}")
-        for part in ("verdict", "created", "left", "restarts", "skipped")
+        for part in ("verdict", "created", "left", "restarts", "is_removed", "skipped")
         if getattr(original, part) != getattr(other, part)
     ]
     for pod, variables in original.environment.items():

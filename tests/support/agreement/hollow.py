@@ -8,6 +8,7 @@ only the last one decides otherwise, so that a case would have no definite outco
 import asyncio
 import contextlib
 import itertools
+import secrets
 import time
 from collections.abc import Coroutine, Iterable
 from datetime import UTC, datetime
@@ -221,6 +222,13 @@ class Hollow:
         namespace = self.namespace(pod["metadata"]["namespace"])
         await self._doing(namespace, self._played(pod, what, code))
         await self._until_shown(namespace, pod)
+
+    async def touch(self, pod: Json) -> None:
+        """Report the pod again, with a condition that nobody reads."""
+        namespace = self.namespace(pod["metadata"]["namespace"])
+        conditions = [each for each in pod["status"].get("conditions", ()) if each["type"] != "Reported"]
+        reported = {**_condition("Reported", True), "message": secrets.token_hex(4)}
+        await self._doing(namespace, self._patch(pod, {"conditions": [*conditions, reported]}))
 
     async def _played(self, pod: Json, what: Happening, code: int) -> None:
         match what:

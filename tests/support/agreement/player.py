@@ -1,6 +1,7 @@
 """Plays a case in a namespace of its own and returns what the controller made of it."""
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections import Counter
@@ -19,6 +20,8 @@ from windlass.model.base import Json
 
 LIMIT: Final = 120.0
 """Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
+REMOVAL_LIMIT: Final = 45.0
+"""Seconds until the objects of a removed job must be gone. The garbage collector may take half a minute."""
 ROUNDS: Final = 12
 """Rounds in which all running pods succeed. A role whose pods are created one after the other needs one for each."""
 
@@ -61,11 +64,11 @@ class Player:
         if case.finishes:
             await self._finish()
         else:
-            await self._wait(lambda: self.verdict in (subjects.SUCCEEDED, subjects.FAILED), "a verdict")
-            await self._settle("the verdict")
+            await self._wait_for_deadline()
         if case.is_removed and self.verdict in (subjects.SUCCEEDED, subjects.FAILED):
-            await self._wait(lambda: self._is_gone and not self._namespace.pods, "removal")
-        return self._outcome(tuple(skipped))
+            with contextlib.suppress(NotSettledError):
+                await self._wait(lambda: self._is_gone and not self._namespace.pods, "removal", REMOVAL_LIMIT)
+        return self._outcome(case, tuple(skipped))
 
     @property
     def verdict(self) -> str:
@@ -131,9 +134,19 @@ class Player:
         there = self._namespace.objects.get(self._subject.resource.plural, {})
         return job is not None and job["metadata"]["uid"] not in there
 
-    async def _wait(self, is_reached: Callable[[], bool], what: str) -> None:
+    async def _wait_for_deadline(self) -> None:
+        """Wait for the verdict. Running pods change from time to time: the training operator looks at the deadline
+        only when something has changed."""
+        end = time.monotonic() + LIMIT
+        while self.verdict == subjects.ACTIVE and time.monotonic() < end:
+            await asyncio.sleep(2 * self._quiet)
+            running = [pod for pod in self._namespace.pods if is_running(pod)]
+            await asyncio.gather(*map(self._hollow.touch, running))
+        await self._settle("the deadline")
+
+    async def _wait(self, is_reached: Callable[[], bool], what: str, limit: float = LIMIT) -> None:
         namespace = self._namespace
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + limit
         while not is_reached():
             if time.monotonic() > deadline:
                 raise NotSettledError(f"{self._name}: no {what}; {self._shown()}")
@@ -151,7 +164,7 @@ class Player:
 
     # The outcome
 
-    def _outcome(self, skipped: tuple[int, ...]) -> Outcome:
+    def _outcome(self, case: Case, skipped: tuple[int, ...]) -> Outcome:
         namespace, slots = self._namespace, self._identities()
         there = {pod["metadata"]["uid"] for pod in namespace.pods}
 
@@ -166,6 +179,7 @@ class Player:
             verdict=self.verdict,
             created=by_role(seen),
             left=by_role(there),
+            is_removed=case.is_removed and self._is_gone,
             restarts=by_role(seen, lambda uid: restarts_of(seen[uid])),
             environment={
                 f"{slots[uid][0]}-{slots[uid][1]}": environment(pod, self._name) for uid, pod in seen.items()
