@@ -1,12 +1,16 @@
 """Job (batch/v1): the job file, and what becomes of pods that fail, against the Job controller of Kubernetes 1.37."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from tests.convert.outcomes import Outcome, convert, play, rendered
 
+from windlass.convert import job as job_kind
+from windlass.convert import kinds
 from windlass.convert.conversion import NoteKind
+from windlass.k8s import types
 from windlass.model.base import Json
 from windlass.render import documents
 
@@ -468,3 +472,90 @@ def test_rules_of_the_job_come_in_the_order_of_the_job_controller() -> None:
         "successPolicy rule 0",
         "successPolicy rule 1",
     ]
+
+
+# All fields
+
+
+def leaves(type_name: str, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the fields of a built-in type. Items of lists are `*`."""
+    name = type_name.removeprefix("[]")
+    keys = (*path, "*") if name != type_name else path
+    known = types.types().get(name)
+    if known is None or name in ("V1PodTemplateSpec", "V1LabelSelector"):
+        yield path
+        return
+    for field, below in known.fields.items():
+        yield from leaves(below, (*keys, field))
+
+
+def test_every_field_of_the_spec_is_in_exactly_one_list() -> None:
+    (kind,) = job_kind.KINDS
+    paths = list(leaves("V1JobSpec", ("spec",)))
+    assert ("spec", "podFailurePolicy", "rules", "*", "onExitCodes", "values") in paths
+    lists = {".".join(path): kind.fields.lists_of(path) for path in paths}
+    assert {path: found for path, found in lists.items() if len(found) != 1} == {}
+
+
+WRONG_VALUES: tuple[Any, ...] = ("text", -1, [], {}, [3], {"a": 1})
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def with_value(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = with_value(value[path[0]], path[1:], new)
+    return copy
+
+
+EVERY_FIELD = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sum, labels: {a: b}, annotations: {c: d}}
+spec:
+  completions: 4
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimit: 3
+  backoffLimitPerIndex: 1
+  maxFailedIndexes: 2
+  activeDeadlineSeconds: 60
+  ttlSecondsAfterFinished: 60
+  suspend: false
+  managedBy: kubernetes.io/job-controller
+  podReplacementPolicy: Failed
+  scheduling: {schedulingPolicy: {gang: {minCount: 2}}}
+  podFailurePolicy:
+    rules:
+    - action: FailIndex
+      onExitCodes: {containerName: main, operator: NotIn, values: [1, 2]}
+    - {action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}
+  successPolicy: {rules: [{succeededIndexes: 0-1, succeededCount: 1}]}
+  template:
+    metadata: {labels: {a: b}, annotations: {c: d}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: a, command: [b], env: [{name: X, value: y}]}]
+      initContainers: [{name: first, image: a}]
+"""
+
+
+def test_every_field_converts() -> None:
+    assert rendered(EVERY_FIELD)["spec"]["taskRoles"][0]["taskNumber"] == 4
+
+
+@pytest.mark.parametrize("wrong", WRONG_VALUES, ids=repr)
+def test_value_of_a_wrong_type_is_reported_and_never_a_crash(wrong: Any) -> None:
+    original = yaml.safe_load(EVERY_FIELD)
+    (kind,) = job_kind.KINDS
+    for path in places(original):
+        if path and path[0] == "spec":
+            conversion = kinds.convert(with_value(original, path, wrong), kind)
+            assert conversion.is_refused or conversion.document["roles"], path

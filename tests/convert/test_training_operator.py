@@ -190,6 +190,19 @@ def test_hostname_is_the_name_of_the_pod() -> None:
     assert created["metadata"]["name"] == created["spec"]["hostname"] == "job-worker-1"
 
 
+def test_pods_have_the_labels_of_the_original() -> None:
+    labels = pods.pod(_with_attempt(job("TFJob", TWO)), "worker", 1)["metadata"]["labels"]
+
+    assert (
+        labels.items()
+        >= {
+            "training.kubeflow.org/job-name": "job",
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": "1",
+        }.items()
+    )
+
+
 # The other kinds
 
 
@@ -354,3 +367,22 @@ def test_container_with_another_name_is_refused() -> None:
     assert [note.text for note in found.notes if note.kind is NoteKind.REFUSED] == [
         "no container is named jax, which the operator requires: rename the main container"
     ]
+
+
+# A network that all pods share
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("TFJob", {"TF_CONFIG": '{"cluster":{"worker":["127.0.0.1:4000","127.0.0.1:4001"]},"task":'}),
+        ("PyTorchJob", {"PET_NNODES": "2", "PET_NODE_RANK": "1"}),
+        ("JAXJob", {"COORDINATOR_ADDRESS": "127.0.0.1", "COORDINATOR_PORT": "4000", "PROCESS_ID": "1"}),
+    ],
+)
+def test_addresses_on_a_shared_network_are_those_of_the_tasks(kind: str, expected: dict[str, str]) -> None:
+    options = pods.PodOptions(ports={"worker": 4000})
+    containers = pods.pod(_with_attempt(job(kind, "Worker: 2")), "worker", 1, options)["spec"]["containers"]
+
+    found: dict[str, str] = {each["name"]: each.get("value", "") for each in containers[0]["env"]}
+    assert {name: found[name][: len(value)] for name, value in expected.items()} == expected

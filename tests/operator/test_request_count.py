@@ -16,6 +16,10 @@ from operated.proxy import Exchange, ProxiedRequest
 
 from windlass.model.base import Json
 
+EVENTS = 2
+"""The start of the attempt and the completion."""
+POD_BYTES = 3200
+POD_PROTOBUF_BYTES = 2600
 KEPT = 6
 """The ConfigMap and five statuses."""
 REMOVED = 9
@@ -40,10 +44,41 @@ def test_write_budget_is_kept(place: Place, controller: Controller, tasks: int, 
     assert not [each for each in exchanges if each.code == 409], "a quiet run has no conflict"
     assert all(200 <= each.code < 300 for each in exchanges)
     events = {(each.asked.path, each.asked.body) for each in exchanges if each.asked.is_of_event}
-    assert len(events) <= 3
+    assert len(events) <= EVENTS
+    pods = [each for each in counted if each.method == "POST" and each.path.endswith("/pods")]
+    assert len(pods) == tasks
+    assert max(len(each.body) for each in pods) <= POD_BYTES
+    if place.world.cluster.is_real:
+        assert all(each.is_protobuf for each in pods)
+        assert max(len(each.sent) for each in pods) <= POD_PROTOBUF_BYTES
     if place.world.cluster.is_real:
         what = f"the server's own count to be {len(counted)} as well"
         place.world.wait_for(what, lambda: _audited(place) == len(counted))
+
+
+STATUS_WRITES = 3
+"""The tasks before their pods are created, the observed pods, and the completion: see docs/architecture.md."""
+LOAD = 25
+"""Number of jobs that are submitted together."""
+
+
+@pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
+def test_success_under_load_stores_few_statuses(
+    place: Place, controller: Controller, completed_pods: str
+) -> None:
+    for number in range(LOAD):
+        place.submit(framework(f"job{number}", role(tasks=2, life=SUCCEEDS), completedPods=completed_pods))
+    for number in range(LOAD):
+        place.wait_for_completed(f"job{number}")
+    asked = [each.asked for each in _exchanges(place, controller)]
+    stored = [each for each in asked if each.method == "PATCH" and each.path.endswith("/status")]
+    extra = 0 if completed_pods == "Keep" else 1
+    assert len(stored) <= LOAD * (STATUS_WRITES + extra)
+    posted = [each for each in asked if each.is_of_event]
+    assert len(posted) <= LOAD * EVENTS
+    deleted = [each for each in asked if each.method == "DELETE"]
+    assert len(deleted) == (0 if completed_pods == "Keep" else LOAD * 2)
+    assert not [each for each in asked if each.method == "GET" and not each.is_watch], "nothing is read"
 
 
 RECORDED = 1

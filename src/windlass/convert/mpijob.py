@@ -64,6 +64,9 @@ def convert_v2(draft: Draft) -> None:
             draft.refuse((*each.keys, "restartPolicy"), "expected Never or OnFailure")
     if draft.is_refused or launcher is None:
         return
+    for each in replicas.values():
+        labels = {"training.kubeflow.org/job-role": each.role}
+        draft.merge(("roles", each.role, "pod", "metadata"), {"labels": labels})
     _put_policies_v2(draft, replicas, launcher)
     is_worker = bool(draft.get("runLauncherAsWorker"))
     draft.merge(("roles", launcher.role, "pod", "spec"), {"hostname": f"{draft.name}-launcher"})

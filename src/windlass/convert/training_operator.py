@@ -66,6 +66,7 @@ class ReplicaKind(msgspec.Struct, frozen=True):
             f"{replicas}.restartPolicy": str,
             template: dict,
             f"{template}.metadata": dict,
+            f"{template}.metadata.labels": dict,
             f"{template}.spec": dict,
             f"{template}.spec.containers": list,
             f"{template}.spec.initContainers": list,
@@ -166,6 +167,7 @@ def _put_role(draft: Draft, kind: ReplicaKind, replica_type: str, spec: Json, ke
     if kind.port_name:
         _put_host_names(draft, replicas, main, kind)
     put_hostname(draft, role, host_name(draft, replicas, INDEX))
+    _put_labels(draft, replicas)
     _put_restart_policy(draft, replicas, replaces=kind.replaces_failed_pods or restart_policy == EXIT_CODE)
     return replicas
 
@@ -192,6 +194,13 @@ def put_hostname(draft: Draft, role: str, name: str) -> None:
     pod = pod_templates.mapping(draft.document["roles"][role].get("pod"))
     if "hostname" not in pod_templates.mapping(pod.get("spec")):
         draft.merge(("roles", role, "pod", "spec"), {"hostname": name})
+
+
+def _put_labels(draft: Draft, replicas: Replicas) -> None:
+    """Set the labels of the original, by which other objects of the file may select pods."""
+    labels = {"job-name": draft.name, "replica-type": replicas.type.lower(), "replica-index": INDEX}
+    written = {f"training.kubeflow.org/{name}": value for name, value in labels.items()}
+    draft.merge(("roles", replicas.role, "pod", "metadata"), {"labels": written})
 
 
 # Restart policies

@@ -81,6 +81,16 @@ def test_framework_is_that_of_render(file: Path) -> None:
     assert windlass("convert", "--to", "framework", file).stdout == windlass("render", file).stdout
 
 
+def test_plain_objects_are_refused(file: Path) -> None:
+    result = windlass("render", "--target", "plain", file)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        "was converted from JAXJob/digits, whose policies need the controller: use --target framework"
+        in result.stderr
+    )
+
+
 def test_summary_names_mapped_fields_and_fields_without_effect(file: Path) -> None:
     warning, summary, *notes = windlass("convert", file).stderr.splitlines()
 

@@ -34,8 +34,9 @@ from windlass.controller.engine.api import (
 )
 from windlass.controller.engine.http_api import NO_STATUS_SUBRESOURCE_RETRY_SEC, NoStatusSubresourceError
 from windlass.decide.types import DeletePod
-from windlass.kubeapi import errors
+from windlass.kubeapi import errors, requests
 from windlass.kubeapi.requests import JSON, METADATA_ONLY, Request
+from windlass.kubeapi.resources import PODS
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
@@ -46,6 +47,7 @@ from windlass.wire import codec
 
 PRECONDITION = {"op": "replace", "path": "/metadata/resourceVersion", "value": "17"}
 MOVED = {"op": "add", "path": "/status/state", "value": "AttemptCreationRequested"}
+LIST_METADATA_ONLY = requests.list_page(PODS).with_accept(METADATA_ONLY).accept
 OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
 
 
@@ -134,7 +136,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             "DELETE /api/v1/namespaces/team/pods",
             {"labelSelector": "windlass.dev/attempt=cm-1", "limit": str(MAX_PODS_PER_DELETE)},
             OPTIONS,
-            JSON,
+            LIST_METADATA_ONLY,
             id="delete the pods of an attempt",
         ),
         pytest.param(
@@ -143,7 +145,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             "DELETE /api/v1/namespaces/team/pods",
             {"labelSelector": "windlass.dev/attempt=cm-1", "resourceVersion": "17"},
             OPTIONS,
-            JSON,
+            LIST_METADATA_ONLY,
             id="delete the pods of an attempt that are known",
         ),
         pytest.param(
@@ -156,7 +158,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
                 "continue": "token",
             },
             OPTIONS,
-            JSON,
+            LIST_METADATA_ONLY,
             id="delete more of them",
         ),
     ],

@@ -17,7 +17,7 @@ from windlass.kubeapi.errors import NoValidResponseError, ResponseError, TooMany
 from windlass.kubeapi.requests import Request
 from windlass.model.base import Json
 from windlass.model.failures import ApiFailure
-from windlass.model.framework import CompletedPods, Framework
+from windlass.model.framework import ALWAYS_RETRY, CompletedPods, Framework, RetryPolicySpec
 from windlass.simulate.scenario import Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
@@ -198,12 +198,20 @@ def test_event_is_posted_into_the_namespace() -> None:
     ("reasons", "told"),
     [
         pytest.param([WELL, OVER], ["All is over"], id="it ends well, and all is over"),
-        pytest.param([WELL], ["The attempt ends"], id="it ends well, and its pods go first"),
+        pytest.param([WELL], [], id="it ends well, and its pods are deleted first"),
         pytest.param([BADLY, OVER], ["The attempt ends", "All is over"], id="it says what went wrong"),
     ],
 )
 def test_completion_is_reported_once(reasons: list[Reason], told: list[str]) -> None:
     assert sorted(play(lambda server: while_running(server, *reasons)).messages()) == sorted(told)
+
+
+def test_successful_attempt_is_reported_if_the_framework_is_always_retried() -> None:
+    spec = msgspec.structs.replace(JOB.spec, retry_policy=RetryPolicySpec(max_retry_count=ALWAYS_RETRY))
+    retried = msgspec.structs.replace(JOB, spec=spec)
+    assert play(lambda server: while_running(server, WELL, framework=retried)).messages() == [
+        "The attempt ends"
+    ]
 
 
 def test_recorder_continues_after_idle_time() -> None:
@@ -413,15 +421,9 @@ def test_memory_is_bounded() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(
-    ("completed_pods", "told"),
-    [
-        (CompletedPods.KEEP, ["AttemptStarted", "FrameworkCompleted"]),
-        (CompletedPods.DELETE, ["AttemptStarted", "AttemptEnding", "FrameworkCompleted"]),
-    ],
-)
+@pytest.mark.parametrize("completed_pods", list(CompletedPods))
 @pytest.mark.parametrize("tasks", [1, 2, 50])
-def test_success_has_at_most_three_events(tasks: int, completed_pods: CompletedPods, told: list[str]) -> None:
+def test_success_has_two_events(tasks: int, completed_pods: CompletedPods) -> None:
     job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
     played = Simulation(Scenario(seed=1, submissions=(Submission(10, job),), is_lockstep=True)).run()
     reasons = [reason for controller in played.controllers for _, reason in controller.api.reasons]
@@ -433,5 +435,5 @@ def test_success_has_at_most_three_events(tasks: int, completed_pods: CompletedP
             await while_running(server, *breath)
 
     server = play(story)
-    assert [event["reason"] for event in server.events] == told
+    assert [event["reason"] for event in server.events] == ["AttemptStarted", "FrameworkCompleted"]
     assert {event["type"] for event in server.events} == {"Normal"}

@@ -223,7 +223,8 @@ class FakeKubelet:
         if tracked.is_removal_planned:
             return
         tracked.stop_timer()
-        if tracked.life.stops_after is None:
+        is_removed_by_server = not tracked.pod.metadata.deletion_grace_period_seconds
+        if tracked.life.stops_after is None or is_removed_by_server:
             return
         tracked.is_removal_planned = True
         tracked.timer = asyncio.get_running_loop().call_later(

@@ -68,6 +68,7 @@ def test_gang_has_only_addresses() -> None:
         "spec.roles.slots",
         "spec.roles.members",
         "spec.roles.members.podUID",
+        "spec.roles.members.dnsName",
         "spec.roles.members.ip",
         "spec.roles.members.port",
     }

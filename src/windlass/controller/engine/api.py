@@ -57,7 +57,7 @@ class DeletedPods(msgspec.Struct, frozen=True):
     """The answer to a request that deletes the pods of an attempt."""
 
     pods: tuple[PodView, ...]
-    """The deleted pods, as they were before the deletion."""
+    """The deleted pods, of which only the metadata before the deletion is valid."""
     continue_token: str = ""
     """Token of the next request, if there are more pods than one request deletes."""
 

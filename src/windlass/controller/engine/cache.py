@@ -328,9 +328,12 @@ class Cache:
         if not deleted.continue_token:
             for uid in self.pods_of_attempt(framework, config_map_uid).keys() & cached:
                 expectations.record_deletion(uid)
+        shown = self.pods_of_attempt(framework, config_map_uid)
         for pod in deleted.pods:
             expectations.record_deletion(pod.uid)
-            self._put_answered(framework, pod)
+            if pod.uid not in shown:
+                # The answer has only the metadata, so it does not replace what the watch has shown.
+                self._put_answered(framework, pod)
 
     def replace_objects_of(self, framework: Framework, listed: Listed) -> None:
         """Record a list of one Framework's objects that was requested after its status was read."""

@@ -277,7 +277,8 @@ class HttpApi:
             not_older_than=not_older_than,
         ).with_protobuf()
         try:
-            page = _decoded(responses.decode_page, await self._request(request))
+            answer = await self._request(request.with_accept(METADATA_ONLY))
+            page = _decoded(responses.decode_page, answer)
         except RefusedError as refused:
             is_expired = refused.failure.code == 410 and continue_token
             if not is_expired:

@@ -26,7 +26,7 @@ from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.requests import Request
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.framework import Framework
+from windlass.model.framework import ALWAYS_RETRY, Framework
 
 logger = logging.getLogger(__name__)
 
@@ -108,14 +108,12 @@ def manifest(
     }
 
 
-def _without_redundant(reasons: Sequence[Reason]) -> list[Reason]:
-    """Return the reasons without the end of a successful attempt if they also report that the Framework completed."""
-    is_completed = any(reason.kind is ReasonKind.FRAMEWORK_COMPLETED for reason in reasons)
-    return [
-        reason
-        for reason in reasons
-        if reason.kind is not ReasonKind.ATTEMPT_ENDING or reason.is_warning or not is_completed
-    ]
+def _without_redundant(framework: Framework, reasons: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons without the end of a successful attempt, unless the Framework is retried after a success:
+    otherwise its completion follows, with the same message."""
+    if framework.spec.retry_policy.max_retry_count == ALWAYS_RETRY:
+        return list(reasons)
+    return [reason for reason in reasons if reason.kind is not ReasonKind.ATTEMPT_ENDING or reason.is_warning]
 
 
 def _name(framework: str, suffix: str) -> str:
@@ -155,7 +153,7 @@ class Recorder:
     def record(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         """Queue events. Never waits or raises."""
         try:
-            for reason in _without_redundant(reasons):
+            for reason in _without_redundant(framework, reasons):
                 self._record(framework, reason)
         except Exception:
             logger.warning("internal error while recording an event", exc_info=True)

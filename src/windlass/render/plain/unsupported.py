@@ -21,6 +21,10 @@ _FRAMEWORK_HINT = "use --target framework, for a cluster with Windlass"
 
 def errors(job: Job, prefix: str | None = None) -> Iterator[str]:
     """Yield the reasons why plain objects cannot express a job. `prefix` is the prefix of the task names."""
+    original = job.annotations.get(names.CONVERTED_ANNOTATION)
+    if original is not None:
+        yield f"the job {job.name} was converted from {original}, whose policies need the controller: {_FRAMEWORK_HINT}"
+        return
     roles = tuple(role for role in plain_roles.roles_of(job, prefix=prefix) if role.tasks > 0)
     found = [*_check_names(job, prefix, roles), *(each for role in roles for each in _check_role(job, role))]
     yield from found
