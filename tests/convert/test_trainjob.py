@@ -311,5 +311,5 @@ def test_refused_field_is_named(of: Json, made_by: Json, path: str) -> None:
 
 
 def test_needed_runtime_is_named_for_a_live_job() -> None:
-    expected = ("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "own")
-    assert trainjob.needs(train_job()) == (expected,)
+    (needed,) = trainjob.needs(train_job())
+    assert (needed.plural, needed.name, needed.is_namespaced) == ("clustertrainingruntimes", "own", False)

@@ -192,6 +192,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "an unknown argument": (job(plugins={"ssh": ["--key=a"]}), "spec.plugins.ssh"),
     "mpi without a master": (job(plugins={"mpi": []}), "spec.plugins.mpi"),
     "an unknown field": (job(nproc=2), "spec.nproc"),
+    "a value of another type": (job({**task(), "replicas": "two"}), "spec.tasks[0].replicas"),
 }  # fmt: skip
 
 

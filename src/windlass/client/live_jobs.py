@@ -5,7 +5,7 @@ import msgspec
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.convert import kinds
-from windlass.convert.fields import Kind
+from windlass.convert.fields import Kind, Needed
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import Resource
@@ -14,13 +14,15 @@ from windlass.model.base import Json
 _METADATA = ("name", "namespace", "labels", "annotations")
 
 
-def resource_of(kind: Kind) -> Resource:
+def resource_of(kind: Kind | Needed) -> Resource:
     group, _, version = kind.api_version.partition("/")
-    return Resource(group, version, kind.plural)
+    is_namespaced = kind.is_namespaced if isinstance(kind, Needed) else True
+    return Resource(group, version, kind.plural, is_namespaced=is_namespaced)
 
 
 async def read(connection: Connection, reference: str) -> Json:
-    """Return the object that `reference` names, e.g. `tfjob/digits`, without the fields that the cluster sets.
+    """Return the object that `reference` names, e.g. `tfjob/digits`, without the fields that the cluster sets. If its
+    conversion needs other objects, e.g. the runtime of a TrainJob, return a List with all of them.
 
     Raises ClientError.
     """
@@ -39,12 +41,25 @@ async def read(connection: Connection, reference: str) -> Json:
             except ForbiddenError as error:
                 denied = error
                 continue
-            return _as_written(msgspec.json.decode(answer))
+            body = _as_written(msgspec.json.decode(answer))
+            needed = [await _needed(connection, each, reference) for each in kind.needs(body)]
+            return {"apiVersion": "v1", "kind": "List", "items": [*needed, body]} if needed else body
         if denied is not None:
             raise denied
     raise ObjectNotFoundError(
         f"{connection.where} has no {candidates[0].kind} {name} in the namespace {connection.namespace}"
     )
+
+
+async def _needed(connection: Connection, needed: Needed, reference: str) -> Json:
+    namespace = connection.namespace if needed.is_namespaced else ""
+    try:
+        answer = await connection.send(requests.get(resource_of(needed), namespace, needed.name))
+    except NotFoundError as error:
+        raise ObjectNotFoundError(
+            f"{reference} refers to the {needed.kind} {needed.name}, which {connection.where} does not have"
+        ) from error
+    return _as_written(msgspec.json.decode(answer))
 
 
 def _as_written(body: Json) -> Json:

@@ -84,6 +84,20 @@ class Fields(msgspec.Struct, frozen=True):
                 yield FieldNote(NoteKind.REFUSED, keys, "unknown field: remove it, or correct its name")
 
 
+class Needed(msgspec.Struct, frozen=True):
+    """An object of the cluster that a conversion needs."""
+
+    api_version: str
+    kind: str
+    plural: str
+    name: str
+    is_namespaced: bool
+
+
+def _nothing(_: Json) -> tuple[Needed, ...]:
+    return ()
+
+
 class Kind(msgspec.Struct, frozen=True):
     """A kind of another system."""
 
@@ -96,6 +110,8 @@ class Kind(msgspec.Struct, frozen=True):
     """Fills the draft, which already has the metadata of the job. It is not called if a refused field is given."""
     is_fallback: bool = False
     """Whether objects are converted only in a file without other jobs: a Job may just accompany them."""
+    needs: Callable[[Json], tuple[Needed, ...]] = _nothing
+    """Returns the other objects that the conversion of an object needs."""
 
 
 METADATA = Fields(

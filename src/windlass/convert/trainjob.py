@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.convert import conversion, job_spec, jobset, training_runtime
 from windlass.convert.conversion import Draft, Keys, NoteKind
-from windlass.convert.fields import METADATA, Fields, Kind
+from windlass.convert.fields import METADATA, Fields, Kind, Needed
 from windlass.convert.training_runtime import API_VERSION, CLUSTER_RUNTIME, GROUP, NAMESPACED_RUNTIME
 from windlass.convert.trainjob_spec import Runtime, TrainJobSpec
 from windlass.model import names
@@ -32,10 +32,11 @@ def runtime_of(original: Json) -> tuple[str, str]:
     return reference.get("kind") or CLUSTER_RUNTIME, reference.get("name") or ""
 
 
-def needs(original: Json) -> tuple[tuple[str, str, str], ...]:
-    """Return apiVersion, plural and name of the objects of the cluster that the conversion needs."""
+def needs(original: Json) -> tuple[Needed, ...]:
     kind, name = runtime_of(original)
-    return ((API_VERSION, _PLURALS[kind], name),) if kind in _PLURALS and name else ()
+    if kind not in _PLURALS or not name:
+        return ()
+    return (Needed(API_VERSION, kind, _PLURALS[kind], name, is_namespaced=kind == NAMESPACED_RUNTIME),)
 
 
 def convert(draft: Draft) -> None:
@@ -228,4 +229,4 @@ RUNTIME_FIELDS = METADATA | Fields(
 )
 """Fields of a runtime. Those of its JobSet are below `spec.template.spec`."""
 
-KINDS = (Kind(API_VERSION, "TrainJob", "trainjobs", FIELDS, convert),)
+KINDS = (Kind(API_VERSION, "TrainJob", "trainjobs", FIELDS, convert, needs=needs),)

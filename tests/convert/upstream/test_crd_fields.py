@@ -6,7 +6,7 @@ import pytest
 from tests.convert.upstream import modules
 from tests.convert.upstream.modules import Module
 
-from windlass.convert import kinds
+from windlass.convert import jobset, kinds, trainjob
 from windlass.convert.conversion import Keys
 from windlass.convert.fields import Kind
 from windlass.model.base import Json
@@ -73,3 +73,16 @@ def test_every_pattern_names_a_field(module: Module, crd: str) -> None:
         patterns = (*kind.fields.mapped, *kind.fields.no_effect, *kind.fields.refused)
         unknown = {each for each in patterns if each.startswith("spec.") and each not in known}
         assert {each for each in unknown if not any(part in each for part in POD_TEMPLATES)} == set()
+
+
+@pytest.mark.parametrize("kind", ["trainingruntimes", "clustertrainingruntimes"])
+def test_every_field_of_a_runtime_is_in_exactly_one_list(kind: str) -> None:
+    """A TrainJob refers to a runtime, whose template is a JobSet."""
+    crd = modules.TRAINER.folder() / f"manifests/base/crds/trainer.kubeflow.org_{kind}.yaml"
+    (body,) = modules.documents_of(crd)
+    spec = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    template = spec["properties"]["template"]["properties"]["spec"]
+    for fields, schema in ((trainjob.RUNTIME_FIELDS, spec), (jobset.FIELDS, template)):
+        paths = list(leaves(schema, ("spec",)))
+        assert len(paths) > 50
+        assert [keys for keys in paths if len(fields.lists_of(keys)) != 1] == []

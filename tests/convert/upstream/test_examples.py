@@ -15,7 +15,12 @@ ROWS: list[tuple[str, str]] = []
 """Files with their results, for the table."""
 
 _VOLCANO = "volcano.sh/volcano@v1.15.0/example"
+_FLUX = "kubeflow/trainer@v2.3.0/examples/flux"
 NOT_CONVERTED: dict[str, str] = {
+    # Their runtime is in another file, and Flux is not supported.
+    f"{_FLUX}/flux-interactive.yaml": "flux-distributed is not in the file",
+    f"{_FLUX}/lammps-train-gpus.yaml": "flux-distributed is not in the file",
+    f"{_FLUX}/lammps-train-job.yaml": "flux-distributed is not in the file",
     # Volcano's webhook rejects these three too.
     f"{_VOLCANO}/invalid_jobs/duplicatedPolicyEvent-webhook-deny.yaml": "another policy has PodFailed already",
     f"{_VOLCANO}/invalid_jobs/duplicatedTaskName-webhook-deny.yaml": "greater than the number of pods",
