@@ -98,6 +98,17 @@ def test_started_role_does_not_wait_again() -> None:
     assert world.has_pod("worker", 0)
 
 
+def test_scale_up_of_a_started_role_does_not_wait() -> None:
+    world = world_with(READY)
+    for index in range(2):
+        world.show_pod("Running", "ps", index, conditions=("Ready",))
+    world.settle()
+    world.show_pod("Running", "ps", 0)
+    world.edit_role("worker", task_number=3)
+    world.settle()
+    assert len(workers(world)) == 3
+
+
 def test_role_waits_again_in_the_next_attempt() -> None:
     world = world_with(RUNNING)
     world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))

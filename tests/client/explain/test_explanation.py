@@ -32,7 +32,13 @@ from windlass.model.completion import (
     framework_completion,
     task_completion,
 )
-from windlass.model.framework import ExecutionType, Framework, RetryPolicySpec
+from windlass.model.framework import (
+    ExecutionType,
+    Framework,
+    RetryPolicySpec,
+    StartAfter,
+    StartCondition,
+)
 from windlass.model.states import State
 from windlass.model.status import (
     Condition,
@@ -543,6 +549,33 @@ def test_pending_tasks_are_grouped_by_reason() -> None:
     assert found.message.startswith(
         "job is pending: worker-0, worker-1, worker-2 and 3 more: no suitable node"
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"start_after": (StartAfter("worker", StartCondition.READY),)}, "waiting for 2 workers to be ready"),
+        ({"parallelism": 1}, "waiting for another evaluator to end (parallelism 1)"),
+    ],
+)
+def test_reason_of_tasks_that_the_controller_holds_back(limits: dict[str, Any], reason: str) -> None:
+    """The other role has started, or a task with a lower index runs."""
+    first = State.ATTEMPT_RUNNING if "parallelism" in limits else State.ATTEMPT_CREATION_PENDING
+    framework = job(task(0), task(1))
+    assert framework.status is not None
+    held = TaskRoleStatus(
+        name="evaluator", task_statuses=(task(0, state=first), task(1, state=State.ATTEMPT_CREATION_PENDING))
+    )
+    attempt = msgspec.structs.replace(
+        framework.status.attempt_status,
+        task_role_statuses=(*framework.status.attempt_status.roles, held),
+    )
+    role = msgspec.structs.replace(builders.role("evaluator", 2), **limits)
+    spec = msgspec.structs.replace(framework.spec, task_roles=(*framework.spec.task_roles, role))
+    status = msgspec.structs.replace(framework.status, attempt_status=attempt)
+    found = explained(msgspec.structs.replace(framework, spec=spec, status=status))
+    assert [wait.reason for wait in found.waits] == [reason]
+    assert reason in found.message
 
 
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"execution_type": ExecutionType.CREATE}])
