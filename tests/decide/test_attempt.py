@@ -38,6 +38,20 @@ def test_attempt_waits_for_a_list_after_a_creation_without_a_response() -> None:
     assert RelistObjects() in decision.actions
 
 
+def test_attempt_is_not_over_while_the_pod_of_a_task_is_unknown() -> None:
+    """A controller that has just started has neither seen the pod nor its deletion."""
+    world = World(framework("job", role(), retry_policy=RetryPolicySpec(max_retry_count=1)))
+    world.start()
+    pod = world.pods.pop("job-worker-0")
+    world.known.discard(pod.uid)
+    world.remove_config_map(and_pods=False)
+    decision = world.decide()
+    assert decision.status is not None
+    assert decision.status.state.is_ending
+    assert decision.status.attempt_status.id == 0
+    assert RelistObjects() in decision.actions
+
+
 def test_config_map_deleted_by_another_client_is_left_to_the_collector() -> None:
     world = World(framework("job", role(tasks=2)))
     world.start()
