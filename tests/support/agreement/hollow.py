@@ -195,32 +195,26 @@ class Hollow:
         }
         await self._patch(pod, {**status, "reason": reason} if reason else status)
 
-    async def _restart(self, pod: Json, code: int) -> None:
-        """Restart the containers in the same pod: it is not ready in between."""
-        restarts = restarts_of(pod)
-        states = [
-            ({"waiting": {"reason": "CrashLoopBackOff", "message": f"restart {restarts + 1}"}}, restarts),
-            (_running(), restarts + 1),
-        ]
-        for state, count in states:
-            is_ready = "running" in state
-            status = {
-                "conditions": [
-                    _condition("Initialized", True),
-                    *(_condition(kind, is_ready) for kind in ("ContainersReady", "Ready")),
-                ],
-                "containerStatuses": [
-                    {**_container(each, state, count, is_ready=is_ready), "lastState": _terminated(code)}
-                    for each in pod["spec"]["containers"]
-                ],
-            }
-            await self._patch(pod, status)
+    async def _crash(self, pod: Json, code: int) -> None:
+        """End the containers of a pod that restarts them. It is not ready until `restart`."""
+        number = restarts_of(pod)
+        waiting = {"reason": "CrashLoopBackOff", "message": f"restart {number + 1}"}
+        await self._patch(pod, _restarting(pod, {"waiting": waiting}, number, code, is_ready=False))
+
+    async def restart(self, pod: Json, code: int) -> None:
+        """Start the containers of a pod again after they have ended with a code."""
+        status = _restarting(pod, _running(), restarts_of(pod) + 1, code, is_ready=True)
+        await self._shown(pod, self._patch(pod, status))
 
     # What happens to a pod
 
     async def play(self, pod: Json, what: Happening, code: int) -> None:
+        """Let something happen to a pod. Containers that exit and are restarted wait for `restart`."""
+        await self._shown(pod, self._played(pod, what, code))
+
+    async def _shown(self, pod: Json, work: Coroutine[Any, Any, None]) -> None:
         namespace = self.namespace(pod["metadata"]["namespace"])
-        await self._doing(namespace, self._played(pod, what, code))
+        await self._doing(namespace, work)
         await self._until_shown(namespace, pod)
 
     async def touch(self, pod: Json) -> None:
@@ -233,7 +227,7 @@ class Hollow:
     async def _played(self, pod: Json, what: Happening, code: int) -> None:
         match what:
             case Happening.EXIT if is_restarted(pod, code):
-                await self._restart(pod, code)
+                await self._crash(pod, code)
             case Happening.EXIT:
                 await self._end(pod, code)
             case Happening.EVICT:
@@ -252,6 +246,9 @@ class Hollow:
             case Happening.VANISH:
                 self._ending.add(pod["metadata"]["uid"])
                 await self._remove(pod, grace=0)
+                # A finalizer keeps the pod until the kubelet has reported its end.
+                await asyncio.sleep(self._stop_seconds)
+                await self._end(pod, KILLED)
 
     async def _until_shown(self, namespace: Namespace, before: Json) -> None:
         """Wait until the watch has shown a change of the pod."""
@@ -346,6 +343,19 @@ def _running() -> Json:
 def _terminated(code: int) -> Json:
     times = {"startedAt": _now(), "finishedAt": _now()}
     return {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", **times}}
+
+
+def _restarting(pod: Json, state: Json, count: int, code: int, *, is_ready: bool) -> Json:
+    return {
+        "conditions": [
+            _condition("Initialized", True),
+            *(_condition(kind, is_ready) for kind in ("ContainersReady", "Ready")),
+        ],
+        "containerStatuses": [
+            {**_container(each, state, count, is_ready=is_ready), "lastState": _terminated(code)}
+            for each in pod["spec"]["containers"]
+        ],
+    }
 
 
 def _container(container: Json, state: Json, restarts: int, *, is_ready: bool) -> Json:
