@@ -10,11 +10,11 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case
-from agreement.hollow import Hollow, Namespace, is_deleting, is_ended
+from agreement.hollow import Hollow, Namespace, is_deleting, is_running
 from agreement.player import Submit
 from agreement.subjects import ANY, Identity
 from windlass.client.connection import Connection
-from windlass.client.errors import InvalidJobError
+from windlass.client.errors import InvalidJobError, UnreachableError
 from windlass.client.submit import sources, submission
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.operator import Operator
@@ -69,13 +69,15 @@ class WindlassSubject:
 
 def _is_resting(namespace: Namespace, job: Json) -> bool:
     """Return whether no task changes until a pod does."""
-    ended = {pod["metadata"]["uid"] for pod in namespace.pods if is_ended(pod)}
+    running = {pod["metadata"]["uid"] for pod in namespace.pods if is_running(pod)}
     roles = {
         role["name"]: role["taskStatuses"] for role in job["status"]["attemptStatus"]["taskRoleStatuses"]
     }
     for role in job["spec"]["taskRoles"]:
         for task in roles[role["name"]]:
-            is_unseen = task["state"] == State.ATTEMPT_RUNNING and task["attemptStatus"]["podUID"] in ended
+            is_unseen = (
+                task["state"] == State.ATTEMPT_RUNNING and task["attemptStatus"]["podUID"] not in running
+            )
             is_waiting = task["state"] == State.ATTEMPT_CREATION_PENDING and _waits(role, roles)
             if is_unseen or not (is_waiting or task["state"] in RESTING):
                 return False
@@ -103,7 +105,13 @@ def submit_converted(hollow: Hollow, case: Case) -> Submit:
         source = sources.decode(documents, f"{case.name}.yaml", Path(), namespace)
         if source.contents.errors:
             raise InvalidJobError("\n".join(map(str, source.contents.errors)), source.contents.errors)
-        await submission.submit(Connection(hollow.transport, namespace), source)
+        while True:
+            try:
+                await submission.submit(Connection(hollow.transport, namespace), source)
+            except UnreachableError:
+                await asyncio.sleep(1)
+            else:
+                return
 
     return submit
 
