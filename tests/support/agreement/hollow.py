@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
 
 SECONDS: Final = 60.0
+TICK: Final = 0.02
 TERMINATED: Final = 143
 KILLED: Final = 137
 NODE: Final = "hollow"
@@ -34,14 +34,15 @@ ENDED: Final = ("Succeeded", "Failed")
 class Namespace:
     """The objects of a namespace, as the watches have shown them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.objects: dict[str, dict[str, Json]] = {}
         """Existing objects by UID, by plural."""
         self.pods_seen: dict[str, Json] = {}
         """The last state of every pod that ever existed, by UID, in the order of creation."""
         self.last_seen: dict[str, Json] = {}
         """The last state of every object of another kind, by plural and name; kept after its deletion."""
-        self.changed_at = time.monotonic()
+        self.changed_at = clock()
         self.change = asyncio.Event()
         self.busy = 0
         """Number of requests of the kubelet in progress."""
@@ -53,8 +54,12 @@ class Namespace:
     def pods(self) -> list[Json]:
         return self.of(PODS.plural)
 
+    @property
+    def quiet_seconds(self) -> float:
+        return self._clock() - self.changed_at
+
     def touch(self) -> None:
-        self.changed_at = time.monotonic()
+        self.changed_at = self._clock()
         self.change.set()
 
     def see(self, plural: str, body: Json) -> None:
@@ -77,6 +82,8 @@ class Hollow:
 
     def __init__(self, transport: Transport, watched: Iterable[Resource], stop_seconds: float) -> None:
         self._stop_seconds = stop_seconds
+        self.time = 0.0
+        """Seconds in which the event loop has run. They pass only while this process has a CPU."""
         self.transport = transport
         self.namespaces: dict[str, Namespace] = {}
         self._watched = (PODS, *watched)
@@ -87,11 +94,17 @@ class Hollow:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._count_seconds())
             for resource in self._watched:
                 self._tasks.create_task(self._reflector(resource).run())
 
+    async def _count_seconds(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self.time += TICK
+
     def namespace(self, name: str) -> Namespace:
-        return self.namespaces.setdefault(name, Namespace())
+        return self.namespaces.setdefault(name, Namespace(lambda: self.time))
 
     def _reflector(self, resource: Resource) -> Reflector:
         def receive(news: ResourceEvent) -> None:

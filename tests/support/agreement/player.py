@@ -138,7 +138,7 @@ class Player:
     def _is_settled(self) -> bool:
         namespace = self._namespace
         job = namespace.last_seen.get(self._job_key)
-        is_quiet = time.monotonic() - namespace.changed_at >= self._quiet and not namespace.busy
+        is_quiet = namespace.quiet_seconds >= self._quiet and not namespace.busy
         if job is None or not is_quiet:
             return False
         if self._is_gone:
