@@ -116,6 +116,14 @@ def test_restart_policy_and_backoff_limit(
     assert (found, created["worker"]) == expected
 
 
+def test_backoff_limit_precedes_the_success_of_worker_0() -> None:
+    text = job("TFJob", "Worker: 2 OnFailure", "runPolicy: {backoffLimit: 1}")
+
+    rules = framework(text).spec.completion_policies
+    assert [rule.name for rule in rules] == ["backoffLimit", "worker-0 succeeded"]
+    assert play(text, "exit 0 worker-0").verdict == "Succeeded"
+
+
 def test_backoff_limit_sums_the_restarts_of_all_replicas_that_restart() -> None:
     text = job("TFJob", "PS: 1 Never, Worker: 2 OnFailure", "runPolicy: {backoffLimit: 2}")
 

@@ -65,6 +65,14 @@ def end(world: World, *ends: tuple[str, int, int]) -> None:
         ({"all_succeeded": True, "task_roles": ("ps",)}, [("ps", 0, 0), ("ps", 1, 0)], 0),
         ({"all_succeeded": True, "task_roles": ("ps",)}, [("ps", 0, 0), ("ps", 1, 1)], None),
         ({"all_succeeded": True, "task_indexes": "2"}, [("worker", 2, 0)], 0),
+        # Ranges may overlap and be in any order, and may exceed the number of tasks.
+        ({"all_succeeded": True, "task_indexes": "2-9,0-2,1", "task_roles": ("ps",)}, [("ps", 0, 0)], None),
+        (
+            {"all_succeeded": True, "task_indexes": "1-9,0-1,1", "task_roles": ("ps",)},
+            [("ps", 0, 0), ("ps", 1, 0)],
+            0,
+        ),
+        ({"min_failed_task_count": 2, "task_indexes": "0-1,1-2"}, [("worker", 1, 3)], None),
         ({"min_failed_task_count": 1, "task_roles": ("ps",), "after_all": True}, [("ps", 0, 1)], None),
         (
             {"min_failed_task_count": 1, "task_roles": ("ps",), "after_all": True},

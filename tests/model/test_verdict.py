@@ -25,6 +25,7 @@ SUCCEEDED = completion.framework_completion(CompletionCode.SUCCEEDED, "")
 TRACEBACK = (
     "Traceback (most recent call last):\n  File \"/work/train.py\", line 41, in f\n    x\nKeyError: 'lr'\n"
 )
+LIMIT = "limit: 2 attempts have failed (minFailedAttemptCount 2)"
 PATTERN = 'PodPattern unmatched: {"containers":[]}'
 
 
@@ -78,6 +79,27 @@ def job(
     return msgspec.structs.replace(made.spec, retry_policy=policy), status
 
 
+def ended_by_rule(
+    ended: TaskAttemptCompletionStatus | None = None, **more: int
+) -> tuple[FrameworkSpec, FrameworkStatus]:
+    """Return a job that a rule has ended, with worker-1 as trigger."""
+    spec, status = job(ended or task(0), **more)  # type: ignore[arg-type]
+    trigger = CompletionTrigger(LIMIT, "worker", 1)
+    by_rule = completion.framework_completion(CompletionCode.COMPLETION_RULE_FAILED, trigger.message, trigger)
+    attempt = msgspec.structs.replace(status.attempt_status, completion_status=by_rule)
+    if ended is None:
+        ps, workers = attempt.roles
+        running = tuple(
+            msgspec.structs.replace(
+                each, attempt_status=msgspec.structs.replace(each.attempt_status, completion_status=None)
+            )
+            for each in workers.task_statuses
+        )
+        workers = msgspec.structs.replace(workers, task_statuses=running)
+        attempt = msgspec.structs.replace(attempt, task_role_statuses=(ps, workers))
+    return spec, msgspec.structs.replace(status, attempt_status=attempt)
+
+
 STOPPED = completion.framework_completion(
     CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop"
 )
@@ -117,6 +139,22 @@ VERDICTS = {
     "deleted pod": (
         job(task(-101, diagnostics="Pod x was deleted by another client")),
         "failed: worker-1 failed after 12 s: Pod x was deleted by another client",
+    ),
+    "completion rule": (
+        ended_by_rule(task(3, container(3, message=TRACEBACK))),
+        f"failed: worker-1 exited with code 3 after 12 s ({LIMIT}): KeyError: 'lr' (train.py:41)",
+    ),
+    "completion rule in the last attempt": (
+        ended_by_rule(task(3, container(3)), limit=1, retries=1),
+        f"failed: worker-1 exited with code 3 after 12 s ({LIMIT}) (attempt 2 of 2)",
+    ),
+    "completion rule met by a running task": (
+        ended_by_rule(),
+        f"failed: worker-1 met a completion rule ({LIMIT})",
+    ),
+    "completion rule met by a task that ended with the attempt": (
+        ended_by_rule(task(int(CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION))),
+        f"failed: worker-1 met a completion rule ({LIMIT})",
     ),
     "no cause": (
         job(task(-300)),

@@ -31,7 +31,7 @@ def test_every_named_test_exists() -> None:
 
 def test_every_area_has_mutations() -> None:
     areas = {mutation.file.partition("/")[0] for mutation in mutate.read_mutations()}
-    expected = "cli client controller decide k8s kubeapi localcluster objects render runner"
+    expected = "cli client controller convert decide k8s kubeapi localcluster objects render runner"
     assert areas == set(expected.split())
 
 

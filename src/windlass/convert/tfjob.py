@@ -54,10 +54,6 @@ def convert(draft: Draft) -> None:
             ("spec", "successPolicy"),
             comment="without a chief, worker-0 decides the success of a TFJob",
         )
-        if draft.get("runPolicy", "backoffLimit") is not None:
-            # The rules in `framework` replace that of `completion`.
-            rule = {"name": f"{worker.role}-0 succeeded", "taskRoles": [worker.role], "taskIndexes": "0"}
-            draft.framework({"completionPolicies": [{**rule, "minSucceededTaskCount": 1}]})
 
 
 KINDS = (

@@ -1,5 +1,6 @@
 """Decides whether a rule of `completionPolicies` completes the attempt (B1)."""
 
+import bisect
 import operator
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -97,13 +98,19 @@ def _select(
                 succeeded=_with_index(counted.succeeded, indexes),
                 failed=_with_index(counted.failed, indexes),
             )
-            selected = {index for each in indexes for index in each if index < role.task_number}
-            expected = len(selected)
+            expected = sum(len(range(each.start, min(each.stop, role.task_number))) for each in indexes)
         yield _Selected(role, position, expected, counted, tasks)
 
 
 def _with_index(tasks: tuple[TaskStatus, ...], indexes: tuple[range, ...]) -> tuple[TaskStatus, ...]:
-    return tuple(task for task in tasks if any(task.index in each for each in indexes))
+    """Return the tasks in the ranges. Both are in the order of indexes."""
+    return tuple(
+        task for each in indexes for task in tasks[_position(tasks, each.start) : _position(tasks, each.stop)]
+    )
+
+
+def _position(tasks: tuple[TaskStatus, ...], index: int) -> int:
+    return bisect.bisect_left(tasks, index, key=operator.attrgetter("index"))
 
 
 def _meet(rule: CompletionRule, selection: list[_Selected], pods: Pods) -> _Met | None:

@@ -1,6 +1,7 @@
 """The Framework: spec and metadata."""
 
 import functools
+import operator
 import re
 from enum import StrEnum
 from typing import Annotated
@@ -116,12 +117,19 @@ class CompletionRule(Sparse, frozen=True, kw_only=True):
 
 @functools.lru_cache(maxsize=1024)
 def parse_indexes(written: str) -> tuple[range, ...] | None:
-    """Return the ranges of indexes such as `0-3,7`; None if they are invalid."""
+    """Return the ranges of indexes such as `0-3,7`, sorted and without overlaps; None if they are invalid."""
     if re.fullmatch(INDEXES_PATTERN, written) is None:
         return None
     ends = [part.split("-") for part in written.split(",")]
-    ranges = tuple(range(int(pair[0]), int(pair[-1]) + 1) for pair in ends)
-    return ranges if all(ranges) else None
+    ranges = [range(int(pair[0]), int(pair[-1]) + 1) for pair in ends]
+    if not all(ranges):
+        return None
+    disjoint: list[range] = []
+    for each in sorted(ranges, key=operator.attrgetter("start")):
+        start = max(each.start, disjoint[-1].stop) if disjoint else each.start
+        if start < each.stop:
+            disjoint.append(range(start, each.stop))
+    return tuple(disjoint)
 
 
 class StartCondition(StrEnum):

@@ -307,7 +307,8 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
     framework: Json = {}
     """Fields of the spec of the Framework, merged into the spec that is made from the job, e.g. completionPolicies.
-    Roles in `taskRoles` are merged by name; null removes a field."""
+    Roles in `taskRoles` are merged by name; null removes a field. Rules in `completionPolicies` precede that of
+    `completion`."""
 
     @property
     def elastic_ranges(self) -> dict[str, TaskRange]:

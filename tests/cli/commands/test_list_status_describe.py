@@ -129,6 +129,40 @@ def test_describe_shows_spec_pods_and_events(busy: ClusterNamespace) -> None:
         assert said in text, text
 
 
+def test_describe_shows_rules_start_order_and_parallelism(place: ClusterNamespace) -> None:
+    rules = [
+        {"name": "some", "minSucceededTaskCount": 2, "taskRoles": ["worker"], "taskIndexes": "0-1"},
+        {"allSucceeded": True, "taskRoles": ["ps", "worker"]},
+        {"minFailedTaskCount": 1, "afterAll": True},
+        {"minFailedAttemptCount": 9},
+        {"minContainerRestartCount": 1, "taskIndexes": "0"},
+    ]
+    starts = [{"taskRole": "ps", "condition": "Ready"}]
+    few = [{"taskRole": "ps", "condition": "Running", "minTaskCount": 1}]
+    place.submit(
+        jobs.framework(
+            "ruled",
+            jobs.role("ps", tasks=2),
+            {**jobs.role(tasks=2), "startAfter": starts, "parallelism": 1},
+            {**jobs.role("reader"), "startAfter": few},
+            completionPolicies=rules,
+            suspend=True,
+        )
+    )
+    lines = run(place, "describe", "ruled", columns="1000").stdout.splitlines()
+    titles = ("completes if", "fails if", "start order", "parallelism")
+    assert [" ".join(line.split()) for line in lines if line.startswith(titles)] == [
+        "completes if 2 tasks succeeded, of worker 0-1 (some)",
+        "completes if all tasks succeeded, of ps, worker",
+        "fails if 1 task failed, when all have completed",
+        "fails if 9 attempts failed",
+        "fails if 1 container restart, of 0",
+        "start order worker after all ps: Ready",
+        "parallelism at most 1 worker at a time",
+        "start order reader after 1 ps: Running",
+    ]
+
+
 COMMANDS = {
     "list": ["list"],
     "wide list": ["list", "-o", "wide"],

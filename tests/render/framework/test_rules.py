@@ -36,6 +36,20 @@ def test_job_follows_one_task() -> None:
     assert policies == [{"minFailedTaskCount": 1, "minSucceededTaskCount": -1}] * 2
 
 
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([{"minFailedTaskCount": 2}], [{"minFailedTaskCount": 2}, "worker-0 succeeded"]),
+        ([], ["worker-0 succeeded"]),
+        (None, None),
+    ],
+)
+def test_rules_of_the_file_precede_that_of_completion(rules: Any, expected: Any) -> None:
+    spec = spec_of(completion={"task": "worker-0"}, framework={"completionPolicies": rules})
+    found = spec.get("completionPolicies")
+    assert (found and [each.get("name", each) for each in found]) == expected
+
+
 def test_start_order() -> None:
     roles = {"ps": {"tasks": 1}, "worker": {"tasks": 2, "after": {"ps": "Ready"}}}
     first, second = spec_of(roles=roles)["taskRoles"]

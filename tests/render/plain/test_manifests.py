@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from windlass.discovery import tf_server
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
-from windlass.model.framework import CompletionPolicySpec
-from windlass.model.job import Job, LoadData, Nfs, Retry, Role, Volume
+from windlass.model.framework import CompletionPolicySpec, StartCondition
+from windlass.model.job import Job, JobCompletion, LoadData, Nfs, Retry, Role, Volume
 from windlass.render import code
 from windlass.render.manifest_parts import Part
 from windlass.render.plain import manifests, unsupported
@@ -279,6 +279,15 @@ WARNINGS = {
     "completion": (
         job(roles={"worker": Role(completion=CompletionPolicySpec())}),
         "sets the completion of worker",
+    ),
+    "completion of the job": (job(completion=JobCompletion(task="worker-0")), "sets completion.task"),
+    "start order": (
+        job(roles={"ps": Role(), "worker": Role(after={"ps": StartCondition.READY})}),
+        "sets after of worker, which needs the controller: the roles start at the same time",
+    ),
+    "fields of the Framework": (
+        job(framework={"completionPolicies": [], "taskRoles": [{"name": "worker", "parallelism": 1}]}),
+        "sets framework.completionPolicies and framework.taskRoles, which only Frameworks have",
     ),
 }
 

@@ -27,7 +27,15 @@ from windlass.kubeapi.transport import Transport
 from windlass.localcluster.server import ApiServer
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.framework import ExecutionType, Framework, RetryBackoff, RetryPolicySpec
+from windlass.model.framework import (
+    CompletionRule,
+    ExecutionType,
+    Framework,
+    RetryBackoff,
+    RetryPolicySpec,
+    StartAfter,
+    StartCondition,
+)
 from windlass.model.settings import OFF, Settings
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
@@ -264,6 +272,17 @@ def job_of(
     )
 
 
+def ps_selected_by(**rule: Any) -> Framework:
+    job = job_of("ps")
+    rules = (CompletionRule(**rule),)
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, completion_policies=rules))
+
+
+def worker_after_ps(condition: StartCondition) -> Framework:
+    worker = msgspec.structs.replace(builders.role("worker"), start_after=(StartAfter("ps", condition),))
+    return builders.framework("job", builders.role("ps"), worker)
+
+
 ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
     "worker": (job_of("worker"), TaskBehavior(), False),
     "told to be": (job_of("worker"), TaskBehavior(endless=frozenset({"worker"})), True),
@@ -275,6 +294,24 @@ ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
     "parameter server": (job_of("parameterserver"), TaskBehavior(), True),
     "one that looks on": (job_of("tensorboard"), TaskBehavior(), True),
     "ps that is waited for": (job_of("ps", min_succeeded=1), TaskBehavior(), False),
+    "ps of a success rule": (
+        ps_selected_by(task_roles=("ps",), min_succeeded_task_count=1),
+        TaskBehavior(),
+        False,
+    ),
+    "ps of a success rule for all roles": (ps_selected_by(all_succeeded=True), TaskBehavior(), False),
+    "ps of a failure rule": (
+        ps_selected_by(task_roles=("ps",), min_failed_task_count=1),
+        TaskBehavior(),
+        True,
+    ),
+    "ps of a failure rule after all tasks": (
+        ps_selected_by(task_roles=("ps",), min_failed_task_count=1, after_all=True),
+        TaskBehavior(),
+        False,
+    ),
+    "ps whose success starts workers": (worker_after_ps(StartCondition.SUCCEEDED), TaskBehavior(), False),
+    "ps that workers wait for": (worker_after_ps(StartCondition.READY), TaskBehavior(), True),
     "ps whose time is known": (job_of("ps"), TaskBehavior(runs_for_by_role={"ps": 60}), False),
     "restarted for ever": (job_of("worker", restart_policy="Always"), TaskBehavior(), True),
     "restarted by default": (job_of("worker", restart_policy=""), TaskBehavior(), True),

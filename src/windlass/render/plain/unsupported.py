@@ -44,6 +44,20 @@ def warnings(job: Job) -> Iterator[str]:
             f"the job {job.name} sets the completion of {' and '.join(roles_with_completion)}, which needs the "
             "controller: each role ends independently of the others"
         )
+    if job.completion is not None:
+        yield (
+            f"the job {job.name} sets completion.task, which needs the controller: the other tasks run on after "
+            f"{job.completion.task} has succeeded"
+        )
+    ordered_roles = [name for name, role in job.roles.items() if role.after]
+    if ordered_roles:
+        yield (
+            f"the job {job.name} sets after of {' and '.join(ordered_roles)}, which needs the controller: the roles "
+            "start at the same time"
+        )
+    if job.framework:
+        fields = " and ".join(f"framework.{name}" for name in job.framework)
+        yield f"the job {job.name} sets {fields}, which only Frameworks have: plain objects do not have these fields"
     controller_variables = sorted(
         {name for role in job.roles.values() for name in _controller_variables(job, role)}
     )

@@ -10,7 +10,7 @@ from windlass.discovery import ports
 from windlass.model import role_names
 from windlass.model.completion import CompletionCode
 from windlass.model.feature_annotations import Features, Runtime, requested_features
-from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.framework import CompletionRule, Framework, FrameworkSpec, StartCondition, TaskRoleSpec
 from windlass.model.gang import GangSpec
 from windlass.model.pods import (
     ContainerState,
@@ -58,24 +58,41 @@ class TaskBehavior(msgspec.Struct, frozen=True):
         """Return a copy in which the roles never end, except those in `runs_for_by_role`."""
         return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_by_role.keys()))
 
-    def run_time(self, role: TaskRoleSpec, features: Features) -> float | None:
+    def run_time(self, spec: FrameworkSpec, role: TaskRoleSpec, features: Features) -> float | None:
         """Return how long a task of the role runs; None if it never ends by itself."""
         if role.name in self.endless:
             return None
         if role.name in self.runs_for_by_role:
             return self.runs_for_by_role[role.name]
-        is_server = is_server_or_observer(role, features.runtime) or _is_idle_server(role, features)
+        is_server = _is_server_or_observer(spec, role, features.runtime) or _is_idle_server(role, features)
         return None if is_server or restart_policy(role) == ALWAYS else self.runs_for
 
 
-def is_server_or_observer(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
-    """Whether the role is a parameter server or an observer by its name, and the job does not wait for its success.
+def _is_server_or_observer(spec: FrameworkSpec, role: TaskRoleSpec, runtime: Runtime | None) -> bool:
+    """Whether the role is a parameter server or an observer by its name, and the job does not wait for its end.
 
     With a runtime other than TensorFlow, no role is a parameter server.
     """
-    is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
-    return not is_awaited and (is_parameter_server or role.name in role_names.NON_MEMBERS)
+    is_named = is_parameter_server or role.name in role_names.NON_MEMBERS
+    return is_named and not _is_awaited(spec, role)
+
+
+def _is_awaited(spec: FrameworkSpec, role: TaskRoleSpec) -> bool:
+    """Whether a completion policy, a completion rule or the start of another role waits for the end of the role."""
+    rules = (rule for rule in spec.completion_policies if rule.is_success or rule.after_all)
+    starts = (start for each in spec.task_roles for start in each.start_after)
+    return (
+        role.framework_attempt_completion_policy.min_succeeded_task_count > 0
+        or any(role.name in rule.task_roles or _waits_for_all_roles(rule) for rule in rules)
+        or any(
+            start.task_role == role.name and start.condition is StartCondition.SUCCEEDED for start in starts
+        )
+    )
+
+
+def _waits_for_all_roles(rule: CompletionRule) -> bool:
+    return not rule.task_roles and (rule.all_succeeded or rule.after_all)
 
 
 def _is_idle_server(role: TaskRoleSpec, features: Features) -> bool:
@@ -98,6 +115,7 @@ class PlannedPods:
     ) -> None:
         self._timeline = timeline
         self._server = server
+        self._spec = framework.spec
         self._roles = {role.name: role for role in framework.spec.task_roles}
         self._features = requested_features(framework.metadata.annotations)
         self._behavior = behavior
@@ -172,7 +190,7 @@ class PlannedPods:
 
     def _schedule_end(self, pod: PodView, backoff: float = 0.0) -> None:
         role = self._roles[pod.metadata.labels.role_name]
-        run_time = self._behavior.run_time(role, self._features)
+        run_time = self._behavior.run_time(self._spec, role, self._features)
         if run_time is not None:
             self._after(
                 backoff + run_time,

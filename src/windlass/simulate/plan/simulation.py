@@ -99,9 +99,14 @@ def framework_of(submission: Submission) -> Framework:
 
 
 def endless_roles(submission: Submission) -> frozenset[str]:
-    """Return the roles whose tasks never exit on their own, according to the job file."""
+    """Return the roles of a job file whose tasks run servers of Windlass, which never exit on their own."""
     job = submission.job
-    return frozenset(role for role in job.roles if completion.is_endless(job, role)) if job else frozenset()
+    roles = () if job is None else job.roles
+    return frozenset(
+        role
+        for role in roles
+        if job is not None and (completion.is_idle_server(job, role) or completion.is_ssh_server(job, role))
+    )
 
 
 def plan(

@@ -65,7 +65,7 @@ def _never_met(rule: CompletionRule, spec: FrameworkSpec) -> str:
     indexes = None if rule.task_indexes is None else parse_indexes(rule.task_indexes)
     if indexes is not None:
         tasks = sum(
-            len({index for each in indexes for index in each if index < role.task_number}) for role in roles
+            len(range(each.start, min(each.stop, role.task_number))) for each in indexes for role in roles
         )
     if tasks == 0:
         return "the rule selects no task, so that it is never met. Correct taskRoles and taskIndexes"
