@@ -65,6 +65,16 @@ def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> boo
     return is_restarted and original.verdict == subjects.FAILED
 
 
+def _fails_when_a_pod_vanishes(case: Case, original: Outcome, other: Outcome) -> bool:
+    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
+    policies = {role.lower(): spec.get("restartPolicy", "Never") for role, spec in specs.items()}
+    is_vanished = any(
+        step.what is Happening.VANISH and policies[step.role] == "Never" and number not in original.skipped
+        for number, step in enumerate(case.steps)
+    )
+    return is_vanished and other.verdict == subjects.FAILED
+
+
 def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
     is_unfinished = original.verdict == subjects.ACTIVE and original.is_removed
     return is_unfinished and other.verdict == subjects.FAILED
@@ -120,6 +130,14 @@ RULES: Final = (
         "failed before it is deleted.",
         reason="The operator deletes it first, so that nobody can see its verdict.",
         applies=_is_removed_before_its_end,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("verdict", "created", "left", "restarts", "skipped", "is_removed"),
+        what="With `restartPolicy: Never`, a pod that is deleted with `--force` fails the job.",
+        reason="Never means that no pod is replaced. The operator creates every pod that does not exist, because it "
+        "does not remember the previous one.",
+        applies=_fails_when_a_pod_vanishes,
     ),
     Rule(
         kinds=("Job", "JobSet", "MPIJob"),
