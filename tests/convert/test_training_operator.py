@@ -162,6 +162,15 @@ def test_dynamic_workers_get_a_sparse_tf_config(role: str, index: int, cluster: 
     assert found == {"cluster": cluster, "task": {"type": role, "index": index}}
 
 
+def test_permanent_exit_code_of_a_dynamic_worker_fails_the_job() -> None:
+    body = yaml.safe_load(job("TFJob", TWO, "enableDynamicWorker: true"))
+    body["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
+    text = yaml.safe_dump(body)
+
+    assert play(text, "exit 130 worker-1", "exit 127 worker-1").verdict == "Failed"
+    assert play(text, "exit 130 worker-1").verdict == "Active"
+
+
 def test_single_replica_gets_no_tf_config_of_the_operator() -> None:
     assert "environment" not in variables(job("TFJob", "Worker: 1"), "worker", 0)["TF_CONFIG"]
 

@@ -37,6 +37,8 @@ def convert(draft: Draft) -> None:
             may_fail=dynamic and each.type == "Worker",
         )
     worker = replicas.get("Worker")
+    if dynamic and worker is not None:
+        training_operator.fail_on_permanent_exit_code(draft, worker)
     policy = draft.get("successPolicy")
     if policy not in (None, "", "AllWorkers"):
         draft.refuse(("spec", "successPolicy"), f"found {policy}, expected AllWorkers, or no successPolicy")

@@ -24,6 +24,7 @@ INDEX = "{{" + names.TASK_INDEX + "}}"
 OPERATOR = "kubeflow.org/training-operator"
 EXIT_CODE, NEVER, ON_FAILURE, ALWAYS = "ExitCode", "Never", "OnFailure", "Always"
 _RESTARTING = (EXIT_CODE, ON_FAILURE, ALWAYS)
+PERMANENT_EXIT_CODE = "PermanentExitCode"
 _RETRYABLE_CODE = 128
 _SCHEDULING = (
     "kept in the annotation windlass.dev/scheduling-policy: the scheduler places pods one by one, "
@@ -230,13 +231,25 @@ def _put_restart_policy(draft: Draft, replicas: Replicas, *, replaces: bool) -> 
     if policy == EXIT_CODE:
         task["podFailureSpec"] = [
             {
-                "phrase": "PermanentExitCode",
+                "phrase": PERMANENT_EXIT_CODE,
                 "type": {"attributes": ["Permanent"]},
                 "codeRanges": [{"min": 1, "max": _RETRYABLE_CODE - 1}],
             },
         ]
         draft.note(keys, "exit codes 1 to 127 fail the job, and higher ones replace the pod")
     draft.framework_role(replicas.role, {"task": task})
+
+
+def fail_on_permanent_exit_code(draft: Draft, replicas: Replicas) -> None:
+    """Let a pod fail the job by a permanent exit code, although other failures of the role do not."""
+    if replicas.restart_policy == EXIT_CODE:
+        rule = {
+            "name": "permanent exit code",
+            "taskRoles": [replicas.role],
+            "minFailedTaskCount": 1,
+            "phrases": [PERMANENT_EXIT_CODE],
+        }
+        draft.framework({"completionPolicies": [rule]})
 
 
 # Run policy

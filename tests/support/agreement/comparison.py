@@ -55,6 +55,21 @@ def _is_never_removed(case: Case, original: Outcome, other: Outcome) -> bool:
     return has_exit_codes and original.verdict == subjects.FAILED and other.is_removed
 
 
+def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> bool:
+    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
+    policies = {role.lower(): spec.get("restartPolicy") for role, spec in specs.items()}
+    played = [step for number, step in enumerate(case.steps) if number not in original.skipped]
+    # The operator decides at the last step that it sees.
+    is_deleted = bool(played) and played[-1].what in (Happening.DELETE, Happening.PREEMPT)
+    is_restarted = is_deleted and policies[played[-1].role] in ("OnFailure", "Always", "ExitCode")
+    return is_restarted and original.verdict == subjects.FAILED
+
+
+def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
+    is_unfinished = original.verdict == subjects.ACTIVE and original.is_removed
+    return is_unfinished and other.verdict == subjects.FAILED
+
+
 def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
     vanished = {number for number, step in enumerate(case.steps) if step.what is Happening.VANISH}
     policies = [job.get("podFailurePolicy", {}).get("rules", ()) for job in _job_specs(case)]
@@ -88,6 +103,23 @@ RULES: Final = (
         "permanent exit code.",
         reason="The operator stores no completion time in this case, and then cannot tell when the time is over.",
         applies=_is_never_removed,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("verdict", "created", "left", "restarts", "skipped", "is_removed"),
+        what="A running pod that is deleted, e.g. because its node is drained, is replaced if its `restartPolicy` is "
+        "OnFailure, Always or ExitCode.",
+        reason="The operator counts a pod that is being deleted as failed, and then fails the job before it looks at "
+        "the `restartPolicy`.",
+        applies=_replaces_deleted_pods,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("verdict",),
+        what="With `ttlSecondsAfterFinished: 0`, a job that exceeds its `backoffLimit` or deadline shows that it has "
+        "failed before it is deleted.",
+        reason="The operator deletes it first, so that nobody can see its verdict.",
+        applies=_is_removed_before_its_end,
     ),
     Rule(
         kinds=("Job", "JobSet", "MPIJob"),

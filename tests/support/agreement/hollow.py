@@ -259,9 +259,11 @@ class Hollow:
             case Happening.VANISH:
                 self._ending.add(pod["metadata"]["uid"])
                 await self._remove(pod, grace=0)
-                # A finalizer keeps the pod until the kubelet has reported its end.
                 await asyncio.sleep(self._stop_seconds)
-                await self._end(pod, KILLED)
+                namespace = self.namespace(pod["metadata"]["namespace"])
+                if pod["metadata"]["uid"] in namespace.objects.get(PODS.plural, {}):
+                    # A finalizer keeps the pod until the kubelet has reported its end.
+                    await self._end(pod, KILLED)
 
     async def _until_shown(self, namespace: Namespace, before: Json) -> None:
         """Wait until the watch has shown a change of the pod."""
