@@ -27,8 +27,8 @@ from windlass.simulate.machines import Machine
 from windlass.simulate.namespaces import NamespaceController
 from windlass.simulate.records import Records
 from windlass.simulate.replicas import LeaseServer, Replica
+from windlass.simulate.rule_invariants import RuleInvariants
 from windlass.simulate.scenario import QUIET, Event, EventType, Faults, Scenario, Submission
-from windlass.simulate.status_invariants import StatusInvariants
 from windlass.simulate.virtual_time import Timeline
 from windlass.simulate.watches import History
 
@@ -64,7 +64,7 @@ class Simulation:
         )
         self._namespaces = NamespaceController(self.timeline, self.server, self._random)
         self._invariants = Invariants(self.server, self.kubelets)
-        StatusInvariants(self.server, self.kubelets)
+        RuleInvariants(self.server, self.kubelets, self._invariants)
         self.records = Records(self.server, are_enabled=scenario.keeps_records)
         self._request_invariants = RequestInvariants(self.server, self._invariants.pods_of_old_leaders)
         times = [submission.at for submission in scenario.submissions]
