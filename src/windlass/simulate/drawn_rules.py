@@ -8,7 +8,14 @@ import msgspec
 from windlass.model import names
 from windlass.model.completion import PERMANENT, TRANSIENT, CompletionType
 from windlass.model.failures import IntRange, TaskFailureClass
-from windlass.model.framework import CompletionRule, Framework, StartAfter, StartCondition, TaskRoleSpec
+from windlass.model.framework import (
+    CompletionRule,
+    Framework,
+    FrameworkSpec,
+    StartAfter,
+    StartCondition,
+    TaskRoleSpec,
+)
 
 FIRST_CLASS_CODE = 9000
 """Codes of the failure classes of roles. No container exits with them."""
@@ -32,6 +39,20 @@ def with_rules(random: Random, framework: Framework) -> Framework:
     rules = tuple(_rule(random, number, roles) for number in range(random.randrange(4)))
     spec = msgspec.structs.replace(spec, task_roles=tuple(roles), completion_policies=rules)
     return msgspec.structs.replace(framework, spec=spec)
+
+
+def without_role(spec: FrameworkSpec, name: str) -> FrameworkSpec:
+    """Return the spec without a role, and without the rules and start orders that name it."""
+    replace = msgspec.structs.replace
+    roles = (role for role in spec.task_roles if role.name != name)
+    return replace(
+        spec,
+        task_roles=tuple(
+            replace(role, start_after=tuple(start for start in role.start_after if start.task_role != name))
+            for role in roles
+        ),
+        completion_policies=tuple(rule for rule in spec.completion_policies if name not in rule.task_roles),
+    )
 
 
 _TYPES = (CompletionType(), TRANSIENT, PERMANENT)

@@ -11,9 +11,10 @@ from windlass.model.framework import (
     TaskRoleSpec,
     parse_indexes,
 )
-from windlass.model.pods import PodView
+from windlass.model.pods import PodPhase, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.simulate import builders
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.drawn_rules import FIRST_CLASS_CODE
 from windlass.simulate.invariants import Invariants, require
@@ -87,16 +88,23 @@ class RuleInvariants(StatusInvariants):
             self._server.occurred.add(Occurrence.STARTED_IN_ORDER)
 
     def _has_reached(self, task: TaskStatus, condition: StartCondition) -> bool:
-        completion = task.attempt_status.completion_status
-        if task.state is State.COMPLETED and completion is not None and not completion.type.is_failed:
-            return True
+        """Return whether a task has reached a condition, according to the status or to its pod: a status that already
+        intends the pods of the waiting role may be stored later."""
+        completion, pod = task.attempt_status.completion_status, self._pod_of(task)
+        has_succeeded = (
+            task.state is State.COMPLETED and completion is not None and not completion.type.is_failed
+        ) or (pod is not None and pod.status.phase == PodPhase.SUCCEEDED)
         match condition:
             case StartCondition.RUNNING:
-                return task.run_time is not None
+                has_run = pod is not None and pod.status.phase != PodPhase.PENDING
+                return has_succeeded or has_run or task.run_time is not None
             case StartCondition.READY:
-                return task.attempt_status.pod_uid in self._kubelets.were_ready
+                return has_succeeded or (pod is not None and pod.uid in self._kubelets.were_ready)
             case StartCondition.SUCCEEDED:
-                return False
+                return has_succeeded
+
+    def _pod_of(self, task: TaskStatus) -> PodView | None:
+        return self._server.pods.get((builders.NAMESPACE, task.attempt_status.pod_name))
 
     # Failure classes (B2)
 

@@ -16,7 +16,7 @@ from windlass.model.framework import ExecutionType, Framework, FrameworkSpec
 from windlass.model.pods import ObjectLabels, ObjectMetadata, PodView
 from windlass.model.states import State
 from windlass.model.status import ConditionType
-from windlass.simulate import builders, refusals
+from windlass.simulate import builders, drawn_rules, refusals
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import SimulatedController
@@ -309,15 +309,15 @@ class Simulation:
             self.server.put_framework(msgspec.structs.replace(framework, spec=spec))
 
     def _rescale(self, framework: Framework, event: Event) -> None:
-        roles = list(framework.spec.task_roles)
+        spec, roles = framework.spec, list(framework.spec.task_roles)
         if not roles:
             return
         number = event.number % len(roles)
         if event.type is EventType.REMOVE_ROLE:
-            roles.pop(number)
+            self._change_spec(framework, drawn_rules.without_role(spec, roles[number].name))
         else:
             roles[number] = msgspec.structs.replace(roles[number], task_number=event.number % 6)
-        self._change_spec(framework, msgspec.structs.replace(framework.spec, task_roles=tuple(roles)))
+            self._change_spec(framework, msgspec.structs.replace(spec, task_roles=tuple(roles)))
 
     def _pods(self, framework: Framework) -> Sequence[PodView]:
         pods = self.server.list_objects(framework).pods
