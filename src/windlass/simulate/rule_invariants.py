@@ -155,7 +155,6 @@ class RuleInvariants(StatusInvariants):
         if decided is not None:
             self._check_decision(framework, new, decided, trigger)
         elif completion.code == CompletionCode.START_CONDITION_UNREACHABLE:
-            self._server.occurred.add(Occurrence.START_UNREACHABLE)
             starts = (start for role in framework.spec.task_roles for start in role.start_after)
             is_named = any(start.task_role == trigger.task_role_name for start in starts)
             require(is_named, f"{framework.name}: no role waits for {trigger.task_role_name}")

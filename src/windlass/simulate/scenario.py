@@ -110,7 +110,6 @@ class Occurrence(StrEnum):
     RESUMED_FROM_BOOKMARK = "a watch continued from the version of a bookmark"
     RULE_DECIDED = "a completion rule completed an attempt"
     STARTED_IN_ORDER = "a role started after another one"
-    START_UNREACHABLE = "a role could not start because the tasks that it waits for had completed"
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     STATUS_COMPRESSED = "the task statuses were stored compressed"
