@@ -52,6 +52,45 @@ def test_plan_shows_injected_faults_as_a_timeline(browser: Browser) -> None:
     assert any(each["message"] == "injected: kill" for each in timeline["events"])
 
 
+def test_plan_simulates_the_chosen_job_of_a_file(browser: Browser) -> None:
+    text = f"{JOB}---\n{JOB.replace('digits', 'letters')}"
+    for job, name in (("", "digits"), ("digits", "digits"), ("letters", "letters")):
+        answer = browser.post("files/plan", {"text": text, "job": job}).expect(200).body
+        assert answer["verdict"].startswith(f"{name} ends with Succeeded")
+    error = browser.post("files/plan", {"text": text, "job": "words"}).expect(400).body["error"]
+    assert error["message"] == "job: the file has no job 'words'"
+
+
+def test_jobs_of_other_systems_are_checked_simulated_and_submitted(place: Place, browser: Browser) -> None:
+    template = "{spec: {restartPolicy: Never, containers: [{name: tensorflow, image: x, command: [x]}]}}"
+    replicas = f"Chief: {{template: {template}}}, Worker: {{replicas: 2, template: {template}}}"
+    text = f"""\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {{name: digits}}
+spec: {{tfReplicaSpecs: {{{replicas}}}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: letters}}
+spec: {{replicatedJobs: [{{name: worker, template: {{spec: {{backoffLimit: 0, template: {template}}}}}}}]}}
+"""
+    lint = browser.post("files/lint", {"text": text}).expect(200).body
+    assert (lint["jobs"], lint["diagnostics"]) == (["digits", "letters"], [])
+    typo = browser.post("files/lint", {"text": text.replace("Chief:", "Cheif:")}).body["diagnostics"]
+    assert [(each["severity"], each["line"]) for each in typo] == [("error", 4)]
+    body = {"text": text, "faults": ["exit 3 chief-0 after 5s"]}
+    timeline = browser.post("files/plan", body).expect(200).body["timeline"]
+    bars = [dict(zip(timeline["columns"], bar, strict=True)) for bar in timeline["bars"]]
+    chief = next(bar for bar in bars if bar["role"] == "chief")
+    assert (chief["outcome"], chief["exitCode"]) == ("failed", 3)
+    answer = browser.post("files/submit", {"text": text, "namespace": place.name}).expect(200).body
+    assert [each["name"] for each in answer["created"]] == ["digits", "letters"]
+    roles = place.framework("digits")["spec"]["taskRoles"]
+    assert [(role["name"], role["taskNumber"]) for role in roles] == [("chief", 1), ("worker", 2)]
+    place.framework("letters")
+
+
 def test_plan_rejects_errors_with_their_line(browser: Browser) -> None:
     error = browser.post("files/plan", {"text": f"{JOB}comand: x\n"}).expect(400).body["error"]
     assert error["line"] == 6
@@ -119,7 +158,7 @@ def test_many_tasks_are_shown_as_the_mean_of_their_role(
     async def read(connection: Connection) -> JobMetrics:
         found = JobMetrics(connection, "digits", lambda: 1.0)
         framework = await lookup.find(connection, "digits")
-        used = {"digits-worker-0": Usage(1.0, 100), "digits-worker-1": Usage(3.0, 300)}
+        used = {"digits-worker-0": Usage(1.0, 100), "digits-worker-1": Usage(3.0, 300, 0.5, 10)}
         found._add_usage(framework, used)
         return found
 
@@ -127,6 +166,7 @@ def test_many_tasks_are_shown_as_the_mean_of_their_role(
     assert {key: each.points for key, each in found.usage.items()} == {
         ("worker", "cpu"): [(1000, 2.0)],
         ("worker", "memory"): [(1000, 200.0)],
+        ("worker", "gpu"): [(1000, 0.5)],
     }
 
 

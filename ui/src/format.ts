@@ -1,5 +1,7 @@
 /** Numbers, times and untrusted text for people. */
 
+import type { JobRow } from "./types";
+
 const SECONDS = { d: 86_400, h: 3_600, min: 60, s: 1 } as const;
 
 /** Return the two largest units of a duration, e.g. `3 min 20 s`. */
@@ -26,6 +28,13 @@ export function milliseconds(time: string | null | undefined): number | null {
 export function age(time: string | null, now: number): string {
   const since = milliseconds(time);
   return since === null ? "–" : duration((now - since) / 1000);
+}
+
+/** Return the seconds from the start of a job until its end or now. */
+export function durationOf(job: JobRow, now: number): number | null {
+  const started = milliseconds(job.started);
+  if (job.finished === null && started !== null) return Math.max(0, (now - started) / 1000);
+  return job.durationSeconds;
 }
 
 export function dateTime(time: string | number | null | undefined): string {

@@ -1,6 +1,6 @@
 /** Filter, sort and page jobs as `GET /api/v1/jobs` does. */
 
-import { milliseconds } from "./format";
+import { durationOf, milliseconds } from "./format";
 import type { JobRow, JobsPage } from "./types";
 
 export interface Selection {
@@ -22,7 +22,7 @@ const KEYS: Record<string, (job: JobRow) => string | number> = {
   created: (job) => milliseconds(job.created) ?? 0,
   name: (job) => job.name,
   state: (job) => job.state,
-  duration: (job) => job.durationSeconds ?? 0,
+  duration: (job) => durationOf(job, Date.now()) ?? 0,
 };
 
 export function selectRows(jobs: Iterable<JobRow>, { text, states, sort, page, size }: Selection): JobsPage {

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.client import lookup, usage
+from windlass.client import lookup, usage, waiting
 from windlass.client.connection import Connection
 from windlass.k8s import pod_resources
 from windlass.k8s.metadata import ObjectMeta, decode_name
@@ -64,6 +64,7 @@ class ClusterOverview(msgspec.Struct, frozen=True):
 class _Condition(Sparse, frozen=True):
     type: str = ""
     status: str = ""
+    reason: str = ""
     message: str = ""
 
 
@@ -144,7 +145,7 @@ def _add_pod(
             labels.get(names.FRAMEWORK_NAME) or labels.get(names.JOB_LABEL, ""),
             f"{role}-{index}" if role else pod.metadata.name,
             pod.metadata.creation_timestamp,
-            next((each.message for each in scheduled), ""),
+            next((waiting.describe(each.reason, each.message).text for each in scheduled), ""),
         )
     )
 

@@ -13,7 +13,7 @@ from windlass.convert.job_spec import ON_FAILURE, UNLIMITED, ExitCodes, FailureR
 from windlass.model.base import Json
 from windlass.model.framework import RETRY_IF_FAILED
 
-_BACKOFF: Json = {"initialSec": 10, "maxSec": 600}
+BACKOFF: Json = {"initialSec": 10, "maxSec": 600}
 """The delays of the Job controller before it replaces a failed pod."""
 
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
@@ -64,7 +64,7 @@ def _task_fields(job: Job) -> Json:
             "fancyRetryPolicy": bool(job.failure_rules),
             "maxRetryCount": limit,
             "maxTransientRetryCount": None,
-            "retryBackoff": dict(_BACKOFF),
+            "retryBackoff": dict(BACKOFF),
         }
     }
     if job.failure_rules:

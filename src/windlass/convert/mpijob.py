@@ -8,7 +8,7 @@ restarts, and mpirun reaches the workers by ssh. In v1 the launcher is a pod, an
 from collections.abc import Mapping
 from typing import Any
 
-from windlass.convert import pod_templates, training_operator
+from windlass.convert import job_rules, pod_templates, training_operator
 from windlass.convert.conversion import Draft, Keys
 from windlass.convert.fields import Fields, Kind
 from windlass.convert.training_operator import NEVER, ON_FAILURE, ReplicaKind, Replicas
@@ -119,7 +119,7 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
                 "retryPolicy": {
                     "fancyRetryPolicy": False,
                     "maxRetryCount": limit,
-                    "retryBackoff": {"initialSec": 10, "maxSec": 360},
+                    "retryBackoff": {**job_rules.BACKOFF, "maxSec": 360},
                 }
             }
         },

@@ -128,6 +128,7 @@ class Route(msgspec.Struct, frozen=True):
     """Type of the JSON of the request."""
     query: tuple[Parameter, ...] = ()
     content_type: str = "application/json"
+    status: int = 200
 
 
 def json_response(answer: Any, status: int = 200) -> web.Response:

@@ -126,7 +126,7 @@ async def plan(call: Call) -> PlanAnswer:
     # A simulation of a shared server is part of submitting: it uses the processors of all viewers.
     if not call.is_own_machine and not await call.viewer.may("create", namespace):
         raise problems.forbidden(f"you may not submit jobs in the namespace {namespace}, nor simulate them")
-    return await call.viewer.in_thread(Work.SIMULATE, lambda: _plan(data, request.faults))
+    return await call.viewer.in_thread(Work.SIMULATE, lambda: _plan(data, request.faults, request.job))
 
 
 def _namespace_of(call: Call, name: str) -> str:
@@ -135,10 +135,12 @@ def _namespace_of(call: Call, name: str) -> str:
     return name or call.viewer.connection.namespace
 
 
-def _plan(data: bytes, faults: Sequence[str]) -> PlanAnswer:
+def _plan(data: bytes, faults: Sequence[str], job: str = "") -> PlanAnswer:
     source = Source(documents.read(data, FILE), Path())
     _require_jobs(source)
-    chosen = source.contents.submissions[0]
+    chosen = next((each for each in source.contents.submissions if job in ("", each.name)), None)
+    if chosen is None:
+        raise problems.invalid(f"job: the file has no job {job[:100]!r}")
     framework = simulation.framework_of(chosen)
     tasks = {role.name: role.task_number for role in framework.spec.task_roles}
     try:

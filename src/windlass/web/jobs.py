@@ -37,12 +37,21 @@ LAST_LINES = 50
 """Number of last lines of an attempt of a task."""
 ROWS_PER_STEP = 50
 """Number of rows that are converted before other requests get their turn."""
+
+
+def _duration(row: JobRow) -> float:
+    """Return the seconds from the start of a job until its end or now."""
+    if row.duration_seconds is not None or row.started is None or row.finished is not None:
+        return row.duration_seconds or 0
+    return (datetime.now(UTC) - datetime.fromisoformat(row.started)).total_seconds()
+
+
 _SORT_KEYS: dict[str, Callable[[JobRow], Any]] = {
     "created": lambda row: row.created or "",
     "name": lambda row: (row.name, row.namespace),
     "namespace": lambda row: (row.namespace, row.name),
     "state": lambda row: (row.state, row.name),
-    "duration": lambda row: row.duration_seconds or 0,
+    "duration": _duration,
     "started": lambda row: row.started or "",
     "finished": lambda row: row.finished or "",
 }

@@ -46,7 +46,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         "summary": route.summary,
         "parameters": parameters,
         "responses": {
-            "200": {"description": "The answer.", "content": {route.content_type: answer}},
+            str(route.status): {"description": "The answer.", "content": {route.content_type: answer}},
             "default": failure,
         },
     }

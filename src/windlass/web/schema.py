@@ -389,6 +389,8 @@ class PlanRequest(Answer, frozen=True, kw_only=True):
     """Faults as in `windlass plan --inject`."""
     namespace: str = ""
     """Where the viewer may submit jobs. Default: the namespace of the session."""
+    job: str = ""
+    """Which of the file's jobs to simulate. Default: the first one."""
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True):

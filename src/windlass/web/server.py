@@ -84,7 +84,7 @@ class Server:
         application.cleanup_ctx.append(self._cleaning_up)
         own = (
             Route("GET", f"{API}/session", self._read_session, "Describe the session.", SessionInfo),
-            Route("DELETE", f"{API}/session", self._end_session, "Log out (204)."),
+            Route("DELETE", f"{API}/session", self._end_session, "Log out.", status=204),
         )
         router = application.router
         for route in (*own, *ROUTES):

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from agreement import subjects
-from agreement.cases import Case, Outcome
+from agreement.cases import Case, Happening, Outcome
+from windlass.model.base import Json
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -54,6 +55,23 @@ def _is_never_removed(case: Case, original: Outcome, other: Outcome) -> bool:
     return has_exit_codes and original.verdict == subjects.FAILED and other.is_removed
 
 
+def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
+    vanished = {number for number, step in enumerate(case.steps) if step.what is Happening.VANISH}
+    policies = [job.get("podFailurePolicy", {}).get("rules", ()) for job in _job_specs(case)]
+    has_codes = any("onExitCodes" in rule for rules in policies for rule in rules)
+    return has_codes and bool(vanished - set(original.skipped))
+
+
+def _replaces_in_work_queue(case: Case, original: Outcome, other: Outcome) -> bool:
+    return any("completions" not in job for job in _job_specs(case)) and bool(other.replaced)
+
+
+def _job_specs(case: Case) -> list[Json]:
+    """Return the specs of the batch/v1 Jobs of the case."""
+    spec = case.job["spec"]
+    return [job["template"]["spec"] for job in spec["replicatedJobs"]] if case.kind == "JobSet" else [spec]
+
+
 RULES: Final = (
     Rule(
         kinds=("TFJob", "PyTorchJob", "MPIJob"),
@@ -78,6 +96,21 @@ RULES: Final = (
         reason="The pods of a task have the same name one after the other, so that its address stays. Attempts and "
         "their logs are kept as records (`history`).",
         applies=_keeps_failed_pods,
+    ),
+    Rule(
+        kinds=("Job", "JobSet"),
+        parts=("verdict", "created", "left", "restarts", "skipped"),
+        what="A pod that is deleted with `--force` has no exit code: `onExitCodes` does not match it.",
+        reason="Pods of Windlass disappear at once. A finalizer keeps those of a Job until the kubelet has reported "
+        "their exit code.",
+        applies=_has_no_exit_code,
+    ),
+    Rule(
+        kinds=("Job",),
+        parts=("created", "left", "restarts", "skipped"),
+        what="Without `completions`, a failed pod is replaced even if another one has succeeded.",
+        reason="A task is completed when its own pod has succeeded. The new pod finds that there is no more work.",
+        applies=_replaces_in_work_queue,
     ),
 )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +10,11 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case
-from agreement.hollow import Hollow, Namespace, is_deleting, is_ended
+from agreement.hollow import Hollow, Namespace, is_deleting, is_running
 from agreement.player import Submit
-from agreement.subjects import ANY, MAX_PODS_PER_JOB, Identity
+from agreement.subjects import ANY, Identity
 from windlass.client.connection import Connection
-from windlass.client.errors import InvalidJobError
+from windlass.client.errors import InvalidJobError, UnreachableError
 from windlass.client.submit import sources, submission
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.operator import Operator
@@ -29,8 +29,8 @@ from windlass.model.settings import OFF, Settings
 from windlass.model.states import State
 from windlass.wire.crd import manifests
 
-RESTING: Final = {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_RUNNING, State.COMPLETED}
-"""States of a task that does not change until its pod does. A pending one waits for other tasks."""
+RESTING: Final = (State.ATTEMPT_RUNNING, State.COMPLETED)
+"""States of a task that does not change until its pod does."""
 
 
 class WindlassSubject:
@@ -38,10 +38,6 @@ class WindlassSubject:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self._jobs: dict[str, Json] = {}
-        spec = case.job["spec"]
-        if case.kind == "JobSet":
-            self._jobs = {short(job["name"]): job for job in spec["replicatedJobs"]}
 
     def identity(self, pod: Json) -> Identity:
         labels = pod["metadata"]["labels"] | (pod["metadata"].get("annotations") or {})
@@ -51,14 +47,7 @@ class WindlassSubject:
                 is_indexed = self._case.job["spec"].get("completionMode") == "Indexed"
                 return "job", index if is_indexed else ANY
             case "JobSet":
-                job = self._jobs[role]
-                template = job["template"]["spec"]
-                replica, rest = divmod(
-                    index, int(template.get("completions") or template.get("parallelism", 1))
-                )
-                first = MAX_PODS_PER_JOB * replica
-                is_indexed = template.get("completionMode", "Indexed") == "Indexed"
-                return job["name"], first + rest if is_indexed else ANY - first
+                return subjects.JobSetSubject().identity(pod)
             case _:
                 return role, index
 
@@ -68,33 +57,46 @@ class WindlassSubject:
             return False
         match self.verdict(job):
             case subjects.ACTIVE:
-                return status.get("state") == State.ATTEMPT_RUNNING and self._are_tasks_resting(
-                    namespace, status
-                )
+                return status.get("state") == State.ATTEMPT_RUNNING and _is_resting(namespace, job)
             case subjects.SUSPENDED:
                 return not namespace.pods
             case _:
                 return True
 
-    @staticmethod
-    def _are_tasks_resting(namespace: Namespace, status: Json) -> bool:
-        ended = {pod["metadata"]["uid"] for pod in namespace.pods if is_ended(pod)}
-        for role in status["attemptStatus"]["taskRoleStatuses"] or ():
-            for task in role["taskStatuses"]:
-                is_unseen = (
-                    task["state"] == State.ATTEMPT_RUNNING and task["attemptStatus"]["podUID"] in ended
-                )
-                if task["state"] not in RESTING or is_unseen:
-                    return False
-        return True
-
     def verdict(self, job: Json) -> str:
         return subjects.verdict_by(subjects.conditions_of(job), "Complete")
 
 
-def short(role: str) -> str:
-    """Return the name of a role here: theirs may have hyphens."""
-    return role.replace("-", "").lower()
+def _is_resting(namespace: Namespace, job: Json) -> bool:
+    """Return whether no task changes until a pod does."""
+    running = {pod["metadata"]["uid"] for pod in namespace.pods if is_running(pod)}
+    roles = {
+        role["name"]: role["taskStatuses"] for role in job["status"]["attemptStatus"]["taskRoleStatuses"]
+    }
+    for role in job["spec"]["taskRoles"]:
+        for task in roles[role["name"]]:
+            is_unseen = (
+                task["state"] == State.ATTEMPT_RUNNING and task["attemptStatus"]["podUID"] not in running
+            )
+            is_waiting = task["state"] == State.ATTEMPT_CREATION_PENDING and _waits(role, roles)
+            if is_unseen or not (is_waiting or task["state"] in RESTING):
+                return False
+    return True
+
+
+def _waits(role: Json, tasks: Mapping[str, list[Json]]) -> bool:
+    """Return whether pending tasks of the role wait for a place, or for other roles."""
+    running = [task for task in tasks[role["name"]] if task["state"] == State.ATTEMPT_RUNNING]
+    if role.get("parallelism") and len(running) >= role["parallelism"]:
+        return True
+    for each in role.get("startAfter") or ():
+        is_to_succeed = each["condition"] == "Succeeded"
+        if any(
+            task["state"] == State.ATTEMPT_RUNNING if is_to_succeed else task["state"] not in RESTING
+            for task in tasks[each["taskRole"]]
+        ):
+            return True
+    return False
 
 
 def submit_converted(hollow: Hollow, case: Case) -> Submit:
@@ -103,7 +105,13 @@ def submit_converted(hollow: Hollow, case: Case) -> Submit:
         source = sources.decode(documents, f"{case.name}.yaml", Path(), namespace)
         if source.contents.errors:
             raise InvalidJobError("\n".join(map(str, source.contents.errors)), source.contents.errors)
-        await submission.submit(Connection(hollow.transport, namespace), source)
+        while True:
+            try:
+                await submission.submit(Connection(hollow.transport, namespace), source)
+            except UnreachableError:
+                await asyncio.sleep(1)
+            else:
+                return
 
     return submit
 

@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
 
 SECONDS: Final = 60.0
+TICK: Final = 0.02
 TERMINATED: Final = 143
 KILLED: Final = 137
 NODE: Final = "hollow"
@@ -34,14 +34,15 @@ ENDED: Final = ("Succeeded", "Failed")
 class Namespace:
     """The objects of a namespace, as the watches have shown them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.objects: dict[str, dict[str, Json]] = {}
         """Existing objects by UID, by plural."""
         self.pods_seen: dict[str, Json] = {}
         """The last state of every pod that ever existed, by UID, in the order of creation."""
         self.last_seen: dict[str, Json] = {}
         """The last state of every object of another kind, by plural and name; kept after its deletion."""
-        self.changed_at = time.monotonic()
+        self.changed_at = clock()
         self.change = asyncio.Event()
         self.busy = 0
         """Number of requests of the kubelet in progress."""
@@ -53,8 +54,12 @@ class Namespace:
     def pods(self) -> list[Json]:
         return self.of(PODS.plural)
 
+    @property
+    def quiet_seconds(self) -> float:
+        return self._clock() - self.changed_at
+
     def touch(self) -> None:
-        self.changed_at = time.monotonic()
+        self.changed_at = self._clock()
         self.change.set()
 
     def see(self, plural: str, body: Json) -> None:
@@ -77,6 +82,8 @@ class Hollow:
 
     def __init__(self, transport: Transport, watched: Iterable[Resource], stop_seconds: float) -> None:
         self._stop_seconds = stop_seconds
+        self.time = 0.0
+        """Seconds in which the event loop has run. They pass only while this process has a CPU."""
         self.transport = transport
         self.namespaces: dict[str, Namespace] = {}
         self._watched = (PODS, *watched)
@@ -87,11 +94,17 @@ class Hollow:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._count_seconds())
             for resource in self._watched:
                 self._tasks.create_task(self._reflector(resource).run())
 
+    async def _count_seconds(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self.time += TICK
+
     def namespace(self, name: str) -> Namespace:
-        return self.namespaces.setdefault(name, Namespace())
+        return self.namespaces.setdefault(name, Namespace(lambda: self.time))
 
     def _reflector(self, resource: Resource) -> Reflector:
         def receive(news: ResourceEvent) -> None:
@@ -195,32 +208,26 @@ class Hollow:
         }
         await self._patch(pod, {**status, "reason": reason} if reason else status)
 
-    async def _restart(self, pod: Json, code: int) -> None:
-        """Restart the containers in the same pod: it is not ready in between."""
-        restarts = restarts_of(pod)
-        states = [
-            ({"waiting": {"reason": "CrashLoopBackOff", "message": f"restart {restarts + 1}"}}, restarts),
-            (_running(), restarts + 1),
-        ]
-        for state, count in states:
-            is_ready = "running" in state
-            status = {
-                "conditions": [
-                    _condition("Initialized", True),
-                    *(_condition(kind, is_ready) for kind in ("ContainersReady", "Ready")),
-                ],
-                "containerStatuses": [
-                    {**_container(each, state, count, is_ready=is_ready), "lastState": _terminated(code)}
-                    for each in pod["spec"]["containers"]
-                ],
-            }
-            await self._patch(pod, status)
+    async def _crash(self, pod: Json, code: int) -> None:
+        """End the containers of a pod that restarts them. It is not ready until `restart`."""
+        number = restarts_of(pod)
+        waiting = {"reason": "CrashLoopBackOff", "message": f"restart {number + 1}"}
+        await self._patch(pod, _restarting(pod, {"waiting": waiting}, number, code, is_ready=False))
+
+    async def restart(self, pod: Json, code: int) -> None:
+        """Start the containers of a pod again after they have ended with a code."""
+        status = _restarting(pod, _running(), restarts_of(pod) + 1, code, is_ready=True)
+        await self._shown(pod, self._patch(pod, status))
 
     # What happens to a pod
 
     async def play(self, pod: Json, what: Happening, code: int) -> None:
+        """Let something happen to a pod. Containers that exit and are restarted wait for `restart`."""
+        await self._shown(pod, self._played(pod, what, code))
+
+    async def _shown(self, pod: Json, work: Coroutine[Any, Any, None]) -> None:
         namespace = self.namespace(pod["metadata"]["namespace"])
-        await self._doing(namespace, self._played(pod, what, code))
+        await self._doing(namespace, work)
         await self._until_shown(namespace, pod)
 
     async def touch(self, pod: Json) -> None:
@@ -233,7 +240,7 @@ class Hollow:
     async def _played(self, pod: Json, what: Happening, code: int) -> None:
         match what:
             case Happening.EXIT if is_restarted(pod, code):
-                await self._restart(pod, code)
+                await self._crash(pod, code)
             case Happening.EXIT:
                 await self._end(pod, code)
             case Happening.EVICT:
@@ -252,6 +259,9 @@ class Hollow:
             case Happening.VANISH:
                 self._ending.add(pod["metadata"]["uid"])
                 await self._remove(pod, grace=0)
+                # A finalizer keeps the pod until the kubelet has reported its end.
+                await asyncio.sleep(self._stop_seconds)
+                await self._end(pod, KILLED)
 
     async def _until_shown(self, namespace: Namespace, before: Json) -> None:
         """Wait until the watch has shown a change of the pod."""
@@ -346,6 +356,19 @@ def _running() -> Json:
 def _terminated(code: int) -> Json:
     times = {"startedAt": _now(), "finishedAt": _now()}
     return {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", **times}}
+
+
+def _restarting(pod: Json, state: Json, count: int, code: int, *, is_ready: bool) -> Json:
+    return {
+        "conditions": [
+            _condition("Initialized", True),
+            *(_condition(kind, is_ready) for kind in ("ContainersReady", "Ready")),
+        ],
+        "containerStatuses": [
+            {**_container(each, state, count, is_ready=is_ready), "lastState": _terminated(code)}
+            for each in pod["spec"]["containers"]
+        ],
+    }
 
 
 def _container(container: Json, state: Json, restarts: int, *, is_ready: bool) -> Json:

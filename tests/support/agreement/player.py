@@ -12,10 +12,19 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case, Happening, Outcome, Step
-from agreement.hollow import Hollow, Namespace, is_ended, is_restarted, is_running, phase_of, restarts_of
+from agreement.hollow import (
+    Hollow,
+    Namespace,
+    is_ended,
+    is_ready,
+    is_restarted,
+    is_running,
+    phase_of,
+    restarts_of,
+)
 from agreement.subjects import Identity, Subject
 from windlass.kubeapi import requests
-from windlass.kubeapi.resources import NAMESPACES
+from windlass.kubeapi.resources import NAMESPACES, PODS
 from windlass.model.base import Json
 
 LIMIT: Final = 120.0
@@ -61,6 +70,7 @@ class Player:
                 continue
             await self._hollow.play(pod, step.what, step.code)
             await self._settle(f"step {number}, {step}")
+            await self._restart(step, pod["metadata"]["uid"])
         if case.finishes:
             await self._finish()
         else:
@@ -69,6 +79,14 @@ class Player:
             with contextlib.suppress(NotSettledError):
                 await self._wait(lambda: self._is_gone and not self._namespace.pods, "removal", REMOVAL_LIMIT)
         return self._outcome(case, tuple(skipped))
+
+    async def _restart(self, step: Step, uid: str) -> None:
+        """Restart the containers of the pod if they have ended and the pod has not. Between their end and their start,
+        the controller counts the pod as not ready: so it shows that it has seen both."""
+        pod = self._namespace.objects.get(PODS.plural, {}).get(uid)
+        if step.what is Happening.EXIT and pod and is_running(pod) and not is_ready(pod):
+            await self._hollow.restart(pod, step.code)
+            await self._settle(f"the restart after {step}")
 
     @property
     def verdict(self) -> str:
@@ -120,7 +138,7 @@ class Player:
     def _is_settled(self) -> bool:
         namespace = self._namespace
         job = namespace.last_seen.get(self._job_key)
-        is_quiet = time.monotonic() - namespace.changed_at >= self._quiet and not namespace.busy
+        is_quiet = namespace.quiet_seconds >= self._quiet and not namespace.busy
         if job is None or not is_quiet:
             return False
         if self._is_gone:

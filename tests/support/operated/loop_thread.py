@@ -15,8 +15,8 @@ class LoopThread:
         self._loop = loop
         self._running: list[Future[Any]] = []
 
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=120)
+    def wait(self, coroutine: Coroutine[Any, Any, T], seconds: float = 120) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=seconds)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the loop."""

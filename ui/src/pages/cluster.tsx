@@ -53,7 +53,7 @@ function Nodes({ nodes }: { nodes: NonNullable<ClusterInfo["nodes"]> }) {
               <th>State</th>
               <th>Pods</th>
               {RESOURCES.map(([name, label]) => (
-                <th key={name}>{label}: requested of capacity, used</th>
+                <th key={name}>{label}: free of capacity, used</th>
               ))}
             </tr>
           </thead>
@@ -98,7 +98,7 @@ function Amount({
   return (
     <>
       {requested && <Meter value={requested[resource] / total} label={`${label}: requested share`} />}{" "}
-      {requested && `${format(requested[resource])} of `}
+      {requested && `${format(Math.max(0, total - requested[resource]))} free of `}
       {format(total)}
       {used && resource !== "gpus" && <span class="muted">, {format(used[resource])} used</span>}
     </>

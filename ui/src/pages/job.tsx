@@ -3,13 +3,13 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ActionButtons } from "../actions";
 import { followEvents, jobPath, messageOf, request } from "../api";
-import { age, dateTime, duration, visible } from "../format";
+import { age, dateTime, duration, durationOf, visible } from "../format";
 import { go, href, setQuery } from "../router";
 import { Status } from "../status";
 import { Timeline, type Selected } from "../timeline/timeline";
 import type { AttemptDetail, JobDetail, TimelineData } from "../types";
 import { notify, Problem, type Loaded, useLoaded, useNow, useTitle } from "../ui";
-import { durationOf, Progress, Resources, Retries, Tasks } from "./jobs";
+import { Progress, Resources, Retries, Tasks } from "./jobs";
 import { Logs } from "./logs";
 import { MetricsPage } from "./metrics";
 

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ActionButtons } from "../actions";
 import { followEvents, messageOf, query as queryOf, request } from "../api";
 import { NamespaceSelect } from "../app";
-import { age, bytes, count, dateTime, duration, visible } from "../format";
+import { age, bytes, count, dateTime, duration, durationOf, visible } from "../format";
 import { href, setQuery } from "../router";
 import { selectRows, SORTS, type Selection } from "../selection";
 import { Status } from "../status";
@@ -329,13 +329,6 @@ function Row({
       </td>
     </tr>
   );
-}
-
-/** Return the seconds from the start of a job until its end or now. */
-export function durationOf(job: JobRow, now: number): number | null {
-  const started = job.started === null ? NaN : Date.parse(job.started);
-  if (job.finished === null && !Number.isNaN(started)) return Math.max(0, (now - started) / 1000);
-  return job.durationSeconds;
 }
 
 export function Tasks({ job, limit = Infinity }: { job: JobRow; limit?: number }) {

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { jobPath, query as queryOf, request } from "../api";
-import { clock, measure } from "../format";
+import { clock, count, measure } from "../format";
 import { setQuery } from "../router";
 import { useStore } from "../store";
 import { colour, colours } from "../theme";
@@ -56,8 +56,8 @@ export function MetricsPage({ job, query }: { job: JobDetail; query: URLSearchPa
             onChange={(event) => setQuery({ task: event.currentTarget.value.replaceAll(" ", "") }, true)}
           />
         </label>
-        {data?.tasks !== undefined && !task && data.tasks > 100 && (
-          <span class="muted">The first 100 of {data.tasks.toLocaleString("en")} tasks. Name others to see them.</span>
+        {data?.usage.series.some((series) => job.roles.some((role) => role.name === series.task)) && (
+          <span class="muted">CPU, memory and GPUs are means of each role: the job has {count(data.tasks ?? 0, "task")}.</span>
         )}
       </div>
       <Problem text={error} retry={reload} />

@@ -80,7 +80,7 @@ export function Submit({ namespace }: { namespace: string }) {
       {text.trim() !== "" && (
         <>
           <LintResultView text={text} {...lint} />
-          <Plan text={text} namespace={namespace} />
+          <Plan text={text} namespace={namespace} jobs={lint.result?.jobs ?? []} />
           <SubmitForm text={text} namespace={namespace} permissions={permissions.data} lint={lint.result} />
         </>
       )}
@@ -187,7 +187,7 @@ function Editor({
         autocapitalize="off"
         autocomplete="off"
         wrap="off"
-        placeholder="Paste a job file or a Framework"
+        placeholder="Paste a job file, a Framework, or a job of another system, e.g. a TFJob"
         value={text}
         onInput={(event) => onText(event.currentTarget.value)}
         onScroll={(event) => {
@@ -200,8 +200,10 @@ function Editor({
 
 // Plan
 
-function Plan({ text, namespace }: { text: string; namespace: string }) {
+function Plan({ text, namespace, jobs }: { text: string; namespace: string; jobs: string[] }) {
   const [faults, setFaults] = useState("");
+  const [chosen, setChosen] = useState("");
+  const job = jobs.includes(chosen) ? chosen : "";
   const [plan, setPlan] = useState<{ text: string; result: PlanResult } | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -209,7 +211,7 @@ function Plan({ text, namespace }: { text: string; namespace: string }) {
     event.preventDefault();
     setBusy(true);
     try {
-      const body = { text, faults: faults.split("\n").map((fault) => fault.trim()).filter(Boolean), namespace };
+      const body = { text, faults: faults.split("\n").map((fault) => fault.trim()).filter(Boolean), namespace, job };
       setPlan({ text, result: await request<PlanResult>("files/plan", { method: "POST", body, timeout: LONG_MS }) });
       setProblem(null);
     } catch (error) {
@@ -233,6 +235,16 @@ function Plan({ text, namespace }: { text: string; namespace: string }) {
             onInput={(event) => setFaults(event.currentTarget.value)}
           />
         </label>
+        {jobs.length > 1 && (
+          <label class="field">
+            Job{" "}
+            <select value={job || jobs[0]} onChange={(event) => setChosen(event.currentTarget.value)}>
+              {jobs.map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </label>
+        )}
         <button type="submit" disabled={isBusy}>
           Simulate
         </button>

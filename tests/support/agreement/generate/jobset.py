@@ -24,7 +24,9 @@ def _draw(draft: Draft) -> Drawn:
     _add_policies(draft, spec, names)
     if draft.has("network", 0.2):
         spec["network"] = {"enableDNSHostnames": True, "subdomain": "net"}
-    if draft.has("coordinator", 0.15):
+    _drop_refused(draft, spec)
+    is_indexed = jobs[0]["template"]["spec"].get("completionMode", "Indexed") == "Indexed"
+    if is_indexed and draft.has("coordinator", 0.15):
         spec["coordinator"] = {"replicatedJob": names[0], "jobIndex": 0, "podIndex": 0}
     if draft.has("managedBy", 0.05):
         spec["managedBy"] = "jobset.sigs.k8s.io/jobset-controller"
@@ -46,10 +48,10 @@ def _replicated_job(draft: Draft, name: str) -> Json:
     if "backoffLimitPerIndex" not in job_spec and draft.random.random() < 0.6:
         job_spec["backoffLimit"] = 0
         draft.features.add("backoffLimit 0")
-    if draft.has("completionMode unset", 0.3):
-        is_free = "successPolicy" not in job_spec and "backoffLimitPerIndex" not in job_spec
-        if is_free or draft.wanted == "completionMode unset":
-            job_spec.pop("completionMode", None)
+    # The JobSet controller makes Jobs Indexed unless they say otherwise.
+    job_spec.setdefault("completionMode", "NonIndexed")
+    if job_spec["completionMode"] == "Indexed" and draft.has("completionMode unset", 0.3):
+        del job_spec["completionMode"]
     job: Json = {"name": name, "template": {"spec": job_spec}}
     if draft.has("replicas", 0.4):
         job["replicas"] = 2
@@ -83,6 +85,23 @@ def _add_policies(draft: Draft, spec: Json, names: list[str]) -> None:
         if has_rules or draft.random.random() < 0.4:
             failure["rules"] = [_rule(draft, names, number) for number in range(draft.number(1, 2))]
         spec["failurePolicy"] = failure
+
+
+def _drop_refused(draft: Draft, spec: Json) -> None:
+    """Remove the success policies of Jobs whose success is not that of the JobSet: a conversion refuses them."""
+    policy = spec.get("successPolicy", {"operator": "All"})
+    targets = policy.get("targetReplicatedJobs") or [job["name"] for job in spec["replicatedJobs"]]
+    count = sum(job.get("replicas", 1) for job in spec["replicatedJobs"] if job["name"] in targets)
+    is_one_enough = policy["operator"] == "Any" or count == 1
+    kept = []
+    for job in spec["replicatedJobs"]:
+        job_spec = job["template"]["spec"]
+        if not (is_one_enough and job["name"] in targets):
+            job_spec.pop("successPolicy", None)
+        kept += job_spec.get("successPolicy", {}).get("rules", ())
+    for feature in ("succeededIndexes", "succeededCount"):
+        if not any(feature in rule for rule in kept):
+            draft.features.discard(f"successPolicy: {feature}")
 
 
 def _rule(draft: Draft, names: list[str], number: int) -> Json:
