@@ -11,11 +11,13 @@ from random import Random
 import msgspec
 
 from windlass.model.base import Json
+from windlass.model.framework import Framework, StartCondition
 from windlass.model.pods import (
     ContainerState,
     ContainerStatus,
     ContainerTerminated,
     ContainerWaiting,
+    PodCondition,
     PodPhase,
     PodSpecView,
     PodView,
@@ -30,6 +32,8 @@ CLASSIFIED_CODES = (200, 201, 210, 130, 137, 139, 143)
 """The FAILURE_CODES that have a failure class, in the order of the classes (statements 20 and 22)."""
 KILLED = 137
 RESTART_DELAY_SEC = 10.0
+READY_AFTER_SEC = 2.0
+"""Seconds from the start of a pod until it is ready, if another role waits for that."""
 UNKNOWN_AFTER_SEC = 5.0
 """Seconds after which the pods of a lost node may get the phase Unknown."""
 EVICTION_AFTER_SEC = 20.0
@@ -63,6 +67,10 @@ class Kubelets:
         """The completion codes that the exit codes of the containers allow, by pod UID."""
         self.force_deleted: set[str] = set()
         """UIDs of pods that were deleted by force: their containers may still run."""
+        self.restarts: dict[str, int] = {}
+        """Number of container restarts, by pod UID."""
+        self.were_ready: set[str] = set()
+        """UIDs of pods that have been ready."""
         self.on_start: list[Callable[[str, TaskKey], None]] = []
         server.on_pod_created.append(self._schedule)
         server.on_pod_deletion.append(self._on_deletion)
@@ -135,10 +143,25 @@ class Kubelets:
             host_ip=f"192.168.0.{node[-1]}",
         )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
+        if self._is_readiness_awaited(task[0]):
+            self._timeline.after(READY_AFTER_SEC, lambda: self._set_ready(uid))
         if labels.role_name in self._endless_roles:
             return
         duration = self._between(0.05, self._faults().duration)
         self._timeline.after(duration, lambda: self._finish(pod, node))
+
+    def _is_readiness_awaited(self, framework_uid: str) -> bool:
+        framework = self._server.find(framework_uid)
+        roles = framework.spec.task_roles if isinstance(framework, Framework) else ()
+        return any(start.condition is StartCondition.READY for role in roles for start in role.start_after)
+
+    def _set_ready(self, uid: str) -> None:
+        pod = self._server.pod_of(uid)
+        if pod is not None and pod.status.phase == PodPhase.RUNNING and pod.spec.node_name not in self._lost:
+            self.were_ready.add(uid)
+            conditions = (PodCondition("Ready", "True"),)
+            status = msgspec.structs.replace(pod.status, conditions=conditions)
+            self._server.put_pod(msgspec.structs.replace(pod, status=status))
 
     def _finish(self, started: PodView, node: str) -> None:
         if node in self._lost:
@@ -161,9 +184,9 @@ class Kubelets:
         """End a container of a pod with restartPolicy Always, which stays in the phase Running, and start it again."""
         self._server.occurred.add(Occurrence.CONTAINER_RESTARTED)
         waiting = ContainerWaiting("CrashLoopBackOff", "back-off 10s restarting failed container")
-        status = msgspec.structs.replace(
-            pod.status, container_statuses=(ContainerStatus("main", ContainerState(waiting=waiting)),)
-        )
+        restarts = self.restarts[pod.uid] = self.restarts.get(pod.uid, 0) + 1
+        container = ContainerStatus("main", ContainerState(waiting=waiting), restart_count=restarts)
+        status = msgspec.structs.replace(pod.status, container_statuses=(container,))
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
         self._timeline.after(
             RESTART_DELAY_SEC + self._between(0.05, self._faults().duration),

@@ -20,7 +20,7 @@ from windlass.model.framework import (
     RetryPolicySpec,
     TaskRoleSpec,
 )
-from windlass.simulate import builders
+from windlass.simulate import builders, drawn_rules
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -100,12 +100,16 @@ class Occurrence(StrEnum):
     FORCED_DELETION = "a pod was deleted by force"
     FORCED_DELETION_DUE_AFTER_FAULTS = "a pod with a timeout was still terminating after the faults had ended"
     LATE_REQUEST = "a request of an old leader arrived after the next leader had acquired the lease"
+    FAILURE_RECLASSIFIED = "a failure class of a role set the code of a task"
     LEASE_LOST = "a leader could not renew its lease"
     LEASE_RELEASED = "a leader released its lease"
     NAMESPACE_TERMINATING = "an object was rejected because the namespace was being deleted"
     PATCH_REJECTED = "a patch did not fit the stored status"
+    PARALLELISM_REACHED = "a role had as many pods as its parallelism allows, and more tasks"
     PERMISSION_MISSING = "a request was rejected because the controller lacked the permission"
     RESUMED_FROM_BOOKMARK = "a watch continued from the version of a bookmark"
+    RULE_DECIDED = "a completion rule completed an attempt"
+    STARTED_IN_ORDER = "a role started after another one"
     RETRY_AFTER_SUCCESS = "a success was retried (maxRetryCount -2)"
     SEVERAL_CONTAINERS_FAILED = "several containers of a pod failed"
     STATUS_COMPRESSED = "the task statuses were stored compressed"
@@ -184,8 +188,13 @@ def draw(seed: int) -> Scenario:
     """Draw a small scenario with many faults."""
     random = Random(seed)
     count = random.choice((1, 1, 1, 2, 2, 3))
+    # Own random numbers, so that the other draws do not depend on the rules.
+    rules = Random(f"rules of {seed}")
     submissions = tuple(
-        Submission(at=random.uniform(0, 5), framework=_framework(random, number)) for number in range(count)
+        Submission(
+            at=random.uniform(0, 5), framework=drawn_rules.with_rules(rules, _framework(random, number))
+        )
+        for number in range(count)
     )
     faults_end = random.uniform(20, 300)
     events = [

@@ -16,7 +16,7 @@ from windlass.model.framework import ExecutionType, Framework, FrameworkSpec
 from windlass.model.pods import ObjectLabels, ObjectMetadata, PodView
 from windlass.model.states import State
 from windlass.model.status import ConditionType
-from windlass.simulate import builders, refusals
+from windlass.simulate import builders, drawn_rules, refusals
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import SimulatedController
@@ -27,8 +27,8 @@ from windlass.simulate.machines import Machine
 from windlass.simulate.namespaces import NamespaceController
 from windlass.simulate.records import Records
 from windlass.simulate.replicas import LeaseServer, Replica
+from windlass.simulate.rule_invariants import RuleInvariants
 from windlass.simulate.scenario import QUIET, Event, EventType, Faults, Scenario, Submission
-from windlass.simulate.status_invariants import StatusInvariants
 from windlass.simulate.virtual_time import Timeline
 from windlass.simulate.watches import History
 
@@ -64,7 +64,7 @@ class Simulation:
         )
         self._namespaces = NamespaceController(self.timeline, self.server, self._random)
         self._invariants = Invariants(self.server, self.kubelets)
-        StatusInvariants(self.server, self.kubelets)
+        RuleInvariants(self.server, self.kubelets, self._invariants)
         self.records = Records(self.server, are_enabled=scenario.keeps_records)
         self._request_invariants = RequestInvariants(self.server, self._invariants.pods_of_old_leaders)
         times = [submission.at for submission in scenario.submissions]
@@ -309,15 +309,15 @@ class Simulation:
             self.server.put_framework(msgspec.structs.replace(framework, spec=spec))
 
     def _rescale(self, framework: Framework, event: Event) -> None:
-        roles = list(framework.spec.task_roles)
+        spec, roles = framework.spec, list(framework.spec.task_roles)
         if not roles:
             return
         number = event.number % len(roles)
         if event.type is EventType.REMOVE_ROLE:
-            roles.pop(number)
+            self._change_spec(framework, drawn_rules.without_role(spec, roles[number].name))
         else:
             roles[number] = msgspec.structs.replace(roles[number], task_number=event.number % 6)
-        self._change_spec(framework, msgspec.structs.replace(framework.spec, task_roles=tuple(roles)))
+            self._change_spec(framework, msgspec.structs.replace(spec, task_roles=tuple(roles)))
 
     def _pods(self, framework: Framework) -> Sequence[PodView]:
         pods = self.server.list_objects(framework).pods

@@ -1,7 +1,7 @@
 """Invariants of stored statuses: they match the events of the simulation and the spec.
 
 The checks do not use the code that they verify. Below, a rule is a minFailedTaskCount or minSucceededTaskCount of a
-role, and the numbered statements are in docs/behaviours.md. Statement numbers refer to docs/behaviours.md.
+role, and the numbered statements are in docs/behaviours.md.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ SLACK = timedelta(seconds=5)
 """Maximum time between a decision of the controller and the write of the status that contains it."""
 _CompletionOrder = tuple[datetime, datetime, int, int]
 """When the controller saw the task completed, when its pod finished, the position of its role, and its index."""
-_MetRule = tuple[_CompletionOrder, str, list[TaskStatus]]
+MetRule = tuple[_CompletionOrder, str, list[TaskStatus]]
 """The completion order of the task that met a rule, the name of its role, and the tasks that the rule counts."""
 NEVER_RETRIED = {-210, -220, -230, -250}
 
@@ -62,7 +62,7 @@ class StatusInvariants:
                 if task.attempt_status.completion_status is not None and not _was_attempt_completed(
                     old, task
                 ):
-                    self._check_task_completion(role, task)
+                    self._check_task_completion(framework, role, task)
         has_just_ended = new.attempt_status.completion_status is not None and (
             old is None
             or old.attempt_status.id != new.attempt_status.id
@@ -128,7 +128,7 @@ class StatusInvariants:
                     f"{gang.framework_name}: {role.name} at {member.ip} was published but not stored",
                 )
 
-    def _check_task_completion(self, role: TaskRoleStatus, task: TaskStatus) -> None:
+    def _check_task_completion(self, framework: Framework, role: TaskRoleStatus, task: TaskStatus) -> None:
         """Require that a completion code matches the exit codes of the containers, or a rejected or deleted pod."""
         completion = task.attempt_status.completion_status
         uid = task.attempt_status.pod_uid or ""
@@ -137,7 +137,7 @@ class StatusInvariants:
             expected = self._kubelets.allowed_codes.get(uid, frozenset())
             require(
                 code in expected,
-                f"{role.name}-{task.index} ended with {code} but its containers with {sorted(expected)}",
+                f"{framework.name}: {role.name}-{task.index} ended with {code}, its containers with {sorted(expected)}",
             )
         if code in (CompletionCode.POD_CREATION_UNKNOWN_ERROR, CompletionCode.POD_CREATION_PERMANENT_ERROR):
             require(
@@ -184,19 +184,13 @@ class StatusInvariants:
         """Require that the trigger is the task with which the first rule was met: for a minimum of k tasks, the task
         that completed as the k-th one (statements 30 and 31). If no rule was met, see `_last_tasks`."""
         roles = {role.name: role for role in new.attempt_status.roles}
-        met: list[_MetRule] = []
+        met: list[MetRule] = []
         for position, spec in enumerate(framework.spec.task_roles):
             policy = spec.framework_attempt_completion_policy
             limits = {True: policy.min_failed_task_count, False: policy.min_succeeded_task_count}
             for is_failed, limit in limits.items():
-                ended = _ended_tasks(roles[spec.name], is_failed=is_failed) if spec.name in roles else []
-                if ended:
-                    waiting = _ended_with_retry_left(framework, framework.status, roles[spec.name])
-                    ended = [
-                        task
-                        for task in ended
-                        if task not in waiting and not _waited_for_retry(framework.status, task)
-                    ]
+                role = roles.get(spec.name)
+                ended = [] if role is None else counted_tasks(framework, role, is_failed=is_failed)
                 if 0 < limit <= len(ended):
                     order = sorted(self._completion_order(task, position) for task in ended)
                     met.append((order[limit - 1], spec.name, ended))
@@ -206,7 +200,7 @@ class StatusInvariants:
             f"{framework.name}: the trigger is {trigger}, expected one of {sorted(allowed)}",
         )
 
-    def _allowed_triggers(self, met: list[_MetRule]) -> set[tuple[str, int]]:
+    def _allowed_triggers(self, met: list[MetRule]) -> set[tuple[str, int]]:
         """Return the task that met the first rule. Return several tasks if their order is unknown."""
         first = min(met, key=lambda rule: rule[0])
         tied = [rule for rule in met if rule[0][0] == first[0][0]]
@@ -273,6 +267,13 @@ def _ended_tasks(role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
         and end.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
         and end.type.is_failed is is_failed
     ]
+
+
+def counted_tasks(framework: Framework, role: TaskRoleStatus, *, is_failed: bool) -> list[TaskStatus]:
+    """Return the failed or succeeded tasks that were not to be retried when the attempt of the Framework ended."""
+    ended = _ended_tasks(role, is_failed=is_failed)
+    waiting = _ended_with_retry_left(framework, framework.status, role) if ended else []
+    return [task for task in ended if task not in waiting and not _waited_for_retry(framework.status, task)]
 
 
 def _counts(status: FrameworkStatus) -> dict[str, tuple[int, int]]:
