@@ -26,6 +26,8 @@ def test_timeline_shows_every_attempt_of_every_task(tab: Tab) -> None:
     for number in range(4):
         expect(failed.nth(number)).to_have_attribute("aria-label", re.compile("failed, exit code 1"))
     expect(tab.lane("worker-0").get_by_role("gridcell")).to_have_count(2)
+    expect(page.locator(".axis .event").first).to_have_attribute("title", re.compile(r"\(.*unstable.*\): "))
+    expect(tab.lane("worker-0").locator(".phase-running")).not_to_have_count(0)
     page.get_by_text(re.compile(r"Events \(\d+\)")).click()
     expect(page.get_by_role("region", name="Events")).to_contain_text("unstable")
 
@@ -57,7 +59,20 @@ def test_details_of_an_attempt_say_why_it_was_retried(tab: Tab) -> None:
     tab.lane("worker-1").get_by_role("gridcell").first.click()
     details = page.get_by_role("complementary", name="Attempt 0 of worker-1")
     expect(details).to_contain_text("exit code 1")
-    expect(details).to_contain_text(re.compile("retried", re.IGNORECASE))
+    expect(details).to_contain_text(re.compile("retried: ", re.IGNORECASE))
+    for fact, value in (
+        ("Node", r"\S"),
+        ("pending", r"\d\d:\d\d"),
+        ("ended", r"\d\d:\d\d"),
+        ("Class", "unknown"),
+    ):
+        found = (
+            details.locator("dt")
+            .filter(has_text=re.compile(f"^{fact}$"))
+            .locator("xpath=following-sibling::dd[1]")
+        )
+        expect(found).to_have_text(re.compile(value))
+    expect(details).not_to_contain_text("not scheduled")
     expect(page).to_have_url(re.compile(r"attempt=worker-1\.0\.0"))
     tab.lane("worker-1").get_by_role("gridcell").last.click()
     last = page.get_by_role("complementary", name=re.compile("of worker-1"))

@@ -17,6 +17,13 @@ def test_list_shows_state_verdict_tasks_and_progress(tab: Tab) -> None:
     expect(tab.row("training")).to_contain_text("training is running: 3 of 3 tasks")
     expect(tab.row("training")).to_contain_text("loss=")
     expect(tab.row("waiting")).to_contain_text("4000 CPU")
+    for label in ("Age", "Duration"):
+        expect(tab.row("training").locator(f"[data-label={label}]")).to_have_text(
+            re.compile(r"^\d+ (s|min|h)")
+        )
+    states = [tab.row(name).locator(".state path") for name in ("hello", "training", "unstable", "waiting")]
+    shapes = [each.get_attribute("d") for each in states]
+    assert len(set(shapes)) == len(shapes)
 
 
 def test_retries_are_counted_by_class(tab: Tab) -> None:
@@ -104,6 +111,34 @@ def test_jobs_are_suspended_resumed_copied_and_deleted(tab: Tab, local: Local) -
     do("Delete")
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
     local.home.windlass("delete", "--local", "paused").expect(0)
+
+
+def test_bulk_suspend_and_delete_ask_and_change_the_selected_jobs(tab: Tab, local: Local) -> None:
+    names = ("third", "fourth")
+    for name in names:
+        dashboard_jobs.submit(local, dashboard_jobs.job(name, dashboard_jobs.TRAINING))
+    page = tab.open("jobs")
+    for action in ("Suspend", "Delete"):
+        for name in names:
+            expect(tab.row(name)).to_contain_text("Running" if action == "Suspend" else "Suspended")
+            page.get_by_role("checkbox", name=f"Select {name}").check()
+        page.get_by_role("button", name=f"{action}…").click()
+        dialog = page.get_by_role("dialog", name=f"{action} 2 jobs?")
+        dialog.get_by_role("button", name=action).click()
+        expect(dialog).to_have_count(0)
+    for name in names:
+        expect(tab.row(name).get_by_text("Suspended")).to_have_count(0)
+
+
+def test_chosen_colours_are_kept(tab: Tab) -> None:
+    page = tab.open("jobs")
+    page.get_by_label("Colours").select_option("dark")
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    page.reload()
+    expect(page.get_by_label("Colours")).to_have_value("dark")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == dark
+    page.get_by_label("Colours").select_option("light")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != dark
 
 
 @pytest.mark.parametrize("width", [390])

@@ -54,6 +54,14 @@ def test_file_is_dropped_planned_and_submitted(tab: Tab, local: Local, tmp_path:
     page = tab.open("submit")
     file = tmp_path / "dropped.yaml"
     file.write_text(dashboard_jobs.job("dropped", tasks=2))
+    drop = """(text) => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([text], "dropped.yaml"));
+        document.querySelector(".editor").dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true}));
+    }"""
+    page.get_by_label("Job file").wait_for()
+    page.evaluate(drop, "name: first\n")
+    expect(page.get_by_label("Job file")).to_have_value("name: first\n")
     page.get_by_label("Choose a file").set_input_files(file)
     expect(page.get_by_label("Job file")).to_have_value(re.compile("name: dropped"))
     page.get_by_label("Faults, one per line").fill("exit 3 worker-1 after 5s")
@@ -75,9 +83,10 @@ def test_cluster_shows_nodes_and_what_waits(tab: Tab) -> None:
     page = tab.open("cluster")
     nodes = page.get_by_role("region", name="Nodes")
     expect(nodes).to_contain_text("Ready")
-    expect(nodes).to_contain_text("GiB")
+    expect(nodes).to_contain_text(re.compile(r"free of \S+ GiB, \S+ \S+ used"))
     waiting = page.get_by_role("region", name="Waiting tasks")
     expect(waiting).to_contain_text("worker-0")
+    expect(waiting).to_contain_text("too few free CPUs")
     waiting.get_by_role("link", name="default/waiting").click()
     expect(page.get_by_role("heading", name="waiting")).to_be_visible()
 

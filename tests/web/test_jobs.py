@@ -4,8 +4,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import jsonschema
 import pytest
-from dashboards import Browser, Dashboard
+from dashboards import Answer, Browser, Dashboard
 from operated import jobs
 from scripted_cluster import Place
 
@@ -388,3 +389,34 @@ def test_openapi_document_describes_every_operation(dashboard: Dashboard, browse
     own = "/api/v1/openapi.json"
     assert {each for each in served if each[1] != "head"} == described | {(own, "get")}
     assert routes.API == "/api/v1"
+
+
+def test_answers_have_the_form_that_the_openapi_document_describes(place: Place, browser: Browser) -> None:
+    place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(3), retry={"maxRetryCount": 1})))
+    place.wait_for_completed("digits")
+    place.write("digits-worker-0", "result: accuracy=0.97\n")
+    document = browser.get("openapi.json").body
+
+    def check(answer: Answer, path: str, method: str = "get", code: str = "200") -> None:
+        response = document["paths"][f"/api/v1/{path}"][method]["responses"][code]
+        content = response["content"]["application/json"]
+        schema = {**content["schema"], "components": document["components"]}
+        jsonschema.Draft202012Validator(schema).validate(answer.body)
+
+    job, template = f"jobs/{place.name}/digits", "jobs/{namespace}/{name}"
+    attempt = "attempts/{attempt}/tasks/{role}-{index}/{task_attempt}"
+    for path in ("session", "namespaces", "permissions", "cluster", "jobs"):
+        check(browser.get(path).expect(200), path)
+    for path in ("", "/timeline", "/metrics", "/logs/search"):
+        check(browser.get(f"{job}{path}").expect(200), f"{template}{path}")
+    check(browser.get(f"{job}/attempts/0/tasks/worker-0/1").expect(200), f"{template}/{attempt}")
+    check(browser.get("jobs?page=0").expect(400), "jobs", code="default")
+    body: dict[str, Any] = {"text": "name: a\nimage: x\ncommand: x\nroles: {worker: {}}\n"}
+    for path in ("files/lint", "files/plan", "files/submit"):
+        check(browser.post(path, body).expect(200), path, "post")
+    action = {"action": "stop", "jobs": [{"namespace": place.name, "name": "a"}]}
+    check(browser.post("jobs/actions", action).expect(200), "jobs/actions", "post")
+    types = document["components"]["schemas"]
+    with browser.events(f"jobs/stream?namespace={place.name}") as events:
+        schema = {**types["JobRows"], "components": document["components"]}
+        jsonschema.Draft202012Validator(schema).validate(events.next("rows"))

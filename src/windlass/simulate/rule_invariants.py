@@ -172,8 +172,11 @@ class RuleInvariants(StatusInvariants):
         rule."""
         completion = new.attempt_status.completion_status
         expected = 0 if rule.is_success else int(CompletionCode.COMPLETION_RULE_FAILED)
-        is_right = completion is not None and completion.code == expected
-        is_right = is_right and (rule.is_success or rule.type is None or completion.type == rule.type)
+        is_right = (
+            completion is not None
+            and completion.code == expected
+            and (rule.is_success or rule.type is None or completion.type == rule.type)
+        )
         require(is_right, f"{framework.name}: {completion} does not match {rule}")
         self._server.occurred.add(Occurrence.RULE_DECIDED)
         if rule.min_failed_attempt_count is not None:
