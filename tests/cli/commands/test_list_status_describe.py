@@ -151,7 +151,8 @@ def test_describe_shows_rules_start_order_and_parallelism(place: ClusterNamespac
     )
     lines = run(place, "describe", "ruled", columns="1000").stdout.splitlines()
     titles = ("completes if", "fails if", "start order", "parallelism")
-    assert [" ".join(line.split()) for line in lines if line.startswith(titles)] == [
+    shown = [" ".join(line.split()) for line in lines]
+    assert [line for line in shown if line.lower().startswith(titles)] == [
         "completes if 2 tasks succeeded, of worker 0-1 (some)",
         "completes if all tasks succeeded, of ps, worker",
         "fails if 1 task failed, when all have completed",
