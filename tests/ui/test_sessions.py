@@ -61,20 +61,20 @@ def test_viewer_is_offered_only_what_is_allowed(stranger: Tab, local: Local) -> 
     expect(page.get_by_text("You may not submit jobs in the namespace default.")).to_be_visible()
 
 
-def reader_token(local: Local) -> str:
+def reader_token(local: Local, name: str = "reader") -> str:
     """Return the token of a new account that may only read in the namespace default."""
     post = local.client.post
     group = "rbac.authorization.k8s.io"
     base = f"/apis/{group}/v1/namespaces/default"
-    metadata = {"name": "reader"}
+    metadata = {"name": name}
     resources = ["frameworks", "attemptrecords", "pods", "events", "configmaps"]
     rules = [{"apiGroups": ["*"], "resources": resources, "verbs": ["get", "list", "watch"]}]
-    account = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
-    role = {"apiGroup": group, "kind": "Role", "name": "reader"}
+    account = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+    role = {"apiGroup": group, "kind": "Role", "name": name}
     post("/api/v1/namespaces/default/serviceaccounts", {"metadata": metadata}).expect(201)
     post(f"{base}/roles", {"metadata": metadata, "rules": rules}).expect(201)
     post(f"{base}/rolebindings", {"metadata": metadata, "roleRef": role, "subjects": [account]}).expect(201)
-    path = "/api/v1/namespaces/default/serviceaccounts/reader/token"
+    path = f"/api/v1/namespaces/default/serviceaccounts/{name}/token"
     found: str = post(path, {"spec": {}}).expect(201).body["status"]["token"]
     return found
 
@@ -86,6 +86,17 @@ def test_expired_session_says_how_to_get_a_new_one(tab: Tab) -> None:
     page.goto(f"{tab.address}/#/cluster")
     expect(page.get_by_role("alert")).to_contain_text("session")
     expect(page.get_by_text("run windlass ui in a terminal")).to_be_visible()
+
+
+def test_expired_token_asks_for_a_new_one(stranger: Tab, local: Local) -> None:
+    page = stranger.open("jobs")
+    page.get_by_label("Token").fill(reader_token(local, "guest"))
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    local.client.delete("/api/v1/namespaces/default/serviceaccounts/guest").expect(200)
+    page.goto(f"{stranger.address}/#/jobs/default/hello")
+    expect(page.get_by_role("alert")).to_contain_text("the cluster rejected your credentials")
+    expect(page.get_by_label("Token")).to_be_visible()
 
 
 def test_link_works_once(browser: Browser, served: tuple[Dashboard, str], login: object) -> None:

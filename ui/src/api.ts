@@ -117,14 +117,17 @@ async function errorOf(response: Response): Promise<ApiError> {
   let body: { code?: string; message?: string; mode?: LoginMode; line?: number } = {};
   try {
     body = ((await response.json()) as { error?: typeof body }).error ?? {};
-  } catch {
+  } catch (error) {
+    if (isAbort(error)) throw error;
     // A proxy answered without JSON.
   }
   const message = body.message ?? `The server answered ${response.status} ${response.statusText}.`;
   if (response.status === 401) {
     const mode = body.mode ?? session.value?.mode ?? "link";
     const isFirst = body.code === "no-session" && session.value === null;
-    login.set({ mode, message: isFirst ? "" : message });
+    // The first of several requests says why the session ended; the others find none.
+    const isKnown = session.value === null && login.value !== null && body.code !== "invalid-token";
+    if (!isKnown) login.set({ mode, message: isFirst ? "" : message });
     session.set(null);
   }
   return new ApiError(response.status, body.code ?? "unknown", message, body.line ?? null);

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windlass.cli import atomic_files, errors
 from windlass.cli.errors import CommandError
+from windlass.cli.terminal import safe_streams
 from windlass.jobfile.overrides import Overrides
 from windlass.runner import exit_codes
 from windlass.wire.yaml import text
@@ -127,12 +129,25 @@ def read(file: str) -> bytes:
         return stream.read(limit)
 
 
-def check_output_path(file: str, out: str) -> None:
+def check_output_path(file: str, out: str | None) -> None:
     """Raise UsageError if the output would overwrite the input."""
+    if out is None:
+        return
     source, target = Path(file), Path(out)
     is_input = file != STDIN and source.exists() and target.exists() and source.samefile(target)
     if is_input:
         raise click.UsageError(f"--out is the input file {file}: choose another one.")
+
+
+def write_output(data: bytes, out: str | None) -> None:
+    """Write the data to the file of the option --out, or to standard output. Raises CommandError."""
+    if out is None:
+        safe_streams.write_data(data)
+        return
+    try:
+        atomic_files.create(Path(out), data, may_replace=True)
+    except OSError as error:
+        raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
 
 
 def display_name(file: str) -> str:

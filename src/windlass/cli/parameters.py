@@ -119,6 +119,12 @@ def _parsed(
         raise click.BadParameter(str(error), param=parameter) from error
 
 
+out = click.option(
+    "--out",
+    metavar="FILE",
+    callback=lambda _context, _parameter, value: None if value == "-" else value,
+    help="Output file, written atomically (default: standard output).",
+)
 timeout = click.option(
     "--timeout",
     metavar="DURATION",

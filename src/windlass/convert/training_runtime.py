@@ -2,26 +2,19 @@
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from windlass.convert import torchtune
+from windlass.convert import pod_parts, torchtune
 from windlass.convert.conversion import Keys
+from windlass.convert.default_runtimes import ANCESTOR, LAUNCHER, NODE, TRAINER
 from windlass.k8s import quantities
 from windlass.k8s.strategic_merge import strategic_merge_patch
 from windlass.model import names
 from windlass.model.base import Json
 
-GROUP = "trainer.kubeflow.org"
-API_VERSION = f"{GROUP}/v1alpha1"
-CLUSTER_RUNTIME, NAMESPACED_RUNTIME = "ClusterTrainingRuntime", "TrainingRuntime"
-VERSION = "2.3.0"
-"""Version of the Trainer whose runtimes are the defaults."""
-
-ANCESTOR = f"{GROUP}/trainjob-ancestor-step"
-TRAINER, NODE, LAUNCHER = "trainer", "node", "launcher"
 DATASET, MODEL = "dataset-initializer", "model-initializer"
 PORT = 29500
 _COMPLETION_INDEX: Json = {
@@ -41,17 +34,6 @@ _RESERVED = {
 }
 """Variables that only the Trainer sets, by policy."""
 
-_IMAGES = {
-    "torch": "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime",
-    "jax": "nvcr.io/nvidia/jax:25.10-py3",
-    "xgboost": "ghcr.io/kubeflow/trainer/xgboost-runtime",
-}
-"""Images of the runtimes that the Trainer installs for these policies, e.g. torch-distributed."""
-_MPI_IMAGES = {
-    "deepspeed": "ghcr.io/kubeflow/trainer/deepspeed-runtime",
-    "mlx": "ghcr.io/kubeflow/trainer/mlx-runtime",
-}
-
 
 class Made(msgspec.Struct, frozen=True):
     job_set: Json
@@ -63,60 +45,6 @@ class Made(msgspec.Struct, frozen=True):
 
 Problems = list[tuple[Keys, str]]
 """Paths in the TrainJob, and what to do."""
-
-
-def default_runtime(name: str) -> Json | None:
-    """Return a runtime that the Trainer installs; None if it is not known."""
-    library = name.removesuffix("-distributed")
-    if name == library:
-        return None
-    if library in _IMAGES:
-        job = _default_job(NODE, _IMAGES[library], TRAINER)
-        return _default(name, {library: {}}, {"replicatedJobs": [job]})
-    if library not in _MPI_IMAGES:
-        return None
-    policy = {
-        "numProcPerNode": 1,
-        "mpiImplementation": "OpenMPI",
-        "sshAuthMountPath": "/home/mpiuser/.ssh",
-        "runLauncherAsNode": True,
-    }
-    node = _default_job(
-        NODE,
-        _MPI_IMAGES[library],
-        "",
-        command=["/usr/sbin/sshd"],
-        args=["-De", "-f", "/home/mpiuser/.sshd_config"],
-        readinessProbe={"tcpSocket": {"port": 2222}, "initialDelaySeconds": 5},
-        securityContext={"runAsUser": 1000},
-    )
-    launcher = _default_job(LAUNCHER, _MPI_IMAGES[library], TRAINER, securityContext={"runAsUser": 1000})
-    launcher["dependsOn"] = [{"name": NODE, "status": "Ready"}]
-    for job in (node, launcher):
-        job["template"]["spec"]["template"]["spec"]["securityContext"] = {"fsGroup": 1000}
-    spec = {
-        "network": {"publishNotReadyAddresses": True},
-        "successPolicy": {"operator": "All", "targetReplicatedJobs": [LAUNCHER]},
-        "replicatedJobs": [node, launcher],
-    }
-    return _default(name, {"mpi": policy}, spec)
-
-
-def _default(name: str, policy: Json, spec: Json) -> Json:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": CLUSTER_RUNTIME,
-        "metadata": {"name": name},
-        "spec": {"mlPolicy": {"numNodes": 1, **policy}, "template": {"spec": spec}},
-    }
-
-
-def _default_job(name: str, image: str, ancestor: str, **container: Any) -> Json:
-    pod = {"containers": [{"name": NODE, "image": image, **container}]}
-    template: Json = {"spec": {"template": {"spec": pod}}}
-    if ancestor:
-        template["metadata"] = {"labels": {ANCESTOR: ancestor}}
-    return {"name": name, "template": template}
 
 
 # The JobSet
@@ -275,17 +203,19 @@ class _Builder:
         nodes = counts[str(job["name"])] if job is not None else 1
         self._check_reserved()
         if container is not None and "mpi" not in self._policy:
-            _set_variables(container, (self._trainer or {}).get("env") or ())
+            pod_parts.set_variables(container, (self._trainer or {}).get("env") or ())
         if "torch" in self._policy:
             self._apply_torch(jobs, container, nodes)
         elif "jax" in self._policy and container is not None:
             values = {"JAX_NUM_PROCESSES": str(nodes), "JAX_PROCESS_ID": _COMPLETION_INDEX}
-            _set_values(container, {**values, "JAX_COORDINATOR_ADDRESS": f"{self._first_host}:{PORT}"})
+            pod_parts.set_values(
+                container, {**values, "JAX_COORDINATOR_ADDRESS": f"{self._first_host}:{PORT}"}
+            )
             _open_port(container)
         elif "xgboost" in self._policy and container is not None:
             workers = nodes * (_gpus(self._resources(jobs)) or 1)
             values = {"DMLC_TRACKER_URI": self._first_host, "DMLC_TRACKER_PORT": str(PORT)}
-            _set_values(
+            pod_parts.set_values(
                 container, {**values, "DMLC_TASK_ID": _COMPLETION_INDEX, "DMLC_NUM_WORKER": str(workers)}
             )
             _open_port(container)
@@ -319,11 +249,11 @@ class _Builder:
         }
         master = {"PET_MASTER_ADDR": self._first_host, "PET_MASTER_PORT": str(PORT)}
         if container is not None:
-            _set_values(container, common)
+            pod_parts.set_values(container, common)
             if (self._trainer or {}).get("command") == list(torchtune.COMMAND):
                 self._apply_torchtune(container, nodes, processes, gpus)
             else:
-                _set_values(container, master)
+                pod_parts.set_values(container, master)
             _open_port(container)
         targets = ((self._policy["torch"] or {}).get("envInjection") or {}).get("targets") or ()
         for target in targets:
@@ -342,7 +272,7 @@ class _Builder:
                     problem = f"envInjection of the runtime names the container {name}, which does not exist"
                     self._problems.append((("spec", "runtimeRef"), problem))
                 else:
-                    _set_values(chosen, {**common, **master})
+                    pod_parts.set_values(chosen, {**common, **master})
 
     def _apply_torchtune(self, container: Json, nodes: int, processes: int | str, gpus: int) -> None:
         assert self._trainer is not None  # noqa: S101 — it has the command
@@ -385,11 +315,13 @@ class _Builder:
                     "OMPI_MCA_orte_set_default_slots": str(slots),
                     "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
                 }
-            pod["volumes"] = _upserted(pod.get("volumes"), volumes, "name")
+            pod["volumes"] = pod_parts.upserted(pod.get("volumes"), volumes, "name")
             for container in _containers(job):
                 if container.get("name") == NODE:
-                    container["volumeMounts"] = _upserted(container.get("volumeMounts"), mounts, "mountPath")
-                    _set_values(container, values)
+                    container["volumeMounts"] = pod_parts.upserted(
+                        container.get("volumeMounts"), mounts, "mountPath"
+                    )
+                    pod_parts.set_values(container, values)
         return [_host_file(hosts, self._hosts(jobs, counts), slots)]
 
     def _hosts(self, jobs: Sequence[Json], counts: Mapping[str, int]) -> Iterator[str]:
@@ -420,7 +352,7 @@ class _Builder:
                 for field in ("image", "command", "args") if is_ancestor else ():
                     if self._trainer.get(field) is not None:
                         container[field] = self._trainer[field]
-                _set_variables(container, self._trainer.get("env") or ())
+                pod_parts.set_variables(container, self._trainer.get("env") or ())
 
     def _apply_initializers(self, jobs: Sequence[Json]) -> None:
         for kind, field in ((DATASET, "dataset"), (MODEL, "model")):
@@ -438,8 +370,8 @@ class _Builder:
                 self._problems.append((("spec", "initializer", field), problem))
             for container in containers:
                 if given.get("storageUri") is not None:
-                    _set_values(container, {"STORAGE_URI": given["storageUri"]})
-                _set_variables(container, given.get("env") or ())
+                    pod_parts.set_values(container, {"STORAGE_URI": given["storageUri"]})
+                pod_parts.set_variables(container, given.get("env") or ())
                 if given.get("secretRef"):
                     reference = {"secretRef": {"name": given["secretRef"].get("name") or ""}}
                     container["envFrom"] = [*(container.get("envFrom") or ()), reference]
@@ -474,29 +406,10 @@ def _containers(job: Json, *fields: str) -> list[Json]:
     return [each for field in fields or ("containers",) for each in pod.get(field) or ()]
 
 
-def _upserted(items: Any, new: Sequence[Json], key: str) -> list[Json]:
-    """Return the items with new ones; an item with the same key is replaced in its place."""
-    found = {each.get(key): each for each in items or ()}
-    return list({**found, **{each[key]: each for each in new}}.values())
-
-
-def _set_variables(container: Json, variables: Sequence[Json]) -> None:
-    if variables:
-        container["env"] = _upserted(container.get("env"), variables, "name")
-
-
-def _set_values(container: Json, values: Mapping[str, Any]) -> None:
-    _set_variables(
-        container,
-        [
-            {"name": name, "valueFrom": value} if isinstance(value, dict) else {"name": name, "value": value}
-            for name, value in values.items()
-        ],
-    )
-
-
 def _open_port(container: Json) -> None:
-    container["ports"] = _upserted(container.get("ports"), [{"containerPort": PORT}], "containerPort")
+    container["ports"] = pod_parts.upserted(
+        container.get("ports"), [{"containerPort": PORT}], "containerPort"
+    )
 
 
 def _ssh_volume(name: str) -> Json:
@@ -520,24 +433,17 @@ def _host_file(name: str, hosts: Iterator[str], slots: int) -> Json:
 
 def _gpus(resources: Json) -> int:
     """Return the number of GPUs of a node: of any resource with gpu in its name."""
-    for field in ("requests", "limits"):
-        for name, quantity in (resources.get(field) or {}).items():
-            if "gpu" in str(name).lower() and (found := _value(quantity)):
-                return found
-    return 0
+    return _amount(resources, lambda name: "gpu" in name.lower())
 
 
 def _cpus(resources: Json) -> int:
-    return next(
-        (
-            found
-            for field in ("requests", "limits")
-            if (found := _value((resources.get(field) or {}).get("cpu", 0)))
-        ),
-        0,
-    )
+    return _amount(resources, lambda name: name == "cpu")
 
 
-def _value(quantity: Any) -> int:
-    """Return a quantity as a whole number, rounded up."""
-    return math.ceil(quantities.parse(str(quantity)))
+def _amount(resources: Json, is_wanted: Callable[[str], bool]) -> int:
+    """Return the first amount above 0 of such a resource, of the requests before the limits, rounded up."""
+    for field in ("requests", "limits"):
+        for name, quantity in (resources.get(field) or {}).items():
+            if is_wanted(str(name)) and (found := math.ceil(quantities.parse(str(quantity)))):
+                return found
+    return 0

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.convert import conversion, job_spec, jobset, training_runtime
+from windlass.convert import conversion, default_runtimes, job_spec, jobset, training_runtime
 from windlass.convert.conversion import Draft, Keys, NoteKind
+from windlass.convert.default_runtimes import API_VERSION, CLUSTER_RUNTIME, GROUP, NAMESPACED_RUNTIME
 from windlass.convert.fields import METADATA, Fields, Kind, Needed
-from windlass.convert.training_runtime import API_VERSION, CLUSTER_RUNTIME, GROUP, NAMESPACED_RUNTIME
 from windlass.convert.trainjob_spec import Runtime, TrainJobSpec
 from windlass.model import names
 from windlass.model.base import Json
@@ -91,7 +91,7 @@ def _runtime(draft: Draft) -> Json | None:
         if (other.get("apiVersion"), other.get("kind"), metadata.get("name")) == (API_VERSION, kind, name):
             draft.used.append(other)
             return other
-    default = training_runtime.default_runtime(name) if kind == CLUSTER_RUNTIME else None
+    default = default_runtimes.default_runtime(name) if kind == CLUSTER_RUNTIME else None
     if default is None:
         resource = _PLURALS[kind]
         draft.refuse(
@@ -102,7 +102,7 @@ def _runtime(draft: Draft) -> Json | None:
     else:
         draft.note(
             _RUNTIME_REF,
-            f"the runtime {name} is not in the file: the one that Trainer {training_runtime.VERSION} installs is used. "
+            f"the runtime {name} is not in the file: the one that Trainer {default_runtimes.VERSION} installs is used. "
             "Append yours if it differs",
         )
     return default

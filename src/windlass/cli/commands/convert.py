@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import atomic_files, cluster_options, errors, job_files
+from windlass.cli import cluster_options, job_files, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.errors import CommandError
-from windlass.cli.terminal import safe_streams
 from windlass.runner import exit_codes
 
 if TYPE_CHECKING:
@@ -33,11 +32,7 @@ JOB_FILE, FRAMEWORK = "job", "framework"
     metavar="TYPE/NAME",
     help="Job to read from the cluster instead of a file, e.g. tfjob/digits.",
 )
-@click.option(
-    "--out",
-    metavar="FILE",
-    help="Output file, written atomically (default: standard output).",
-)
+@parameters.out
 @cluster_options.options
 def convert(file: str | None, to: str, from_cluster: str, out: str | None, cluster: ClusterOptions) -> None:
     """Convert jobs of other systems, e.g. TFJobs, to job files. If FILE is -, it is read from standard input.
@@ -53,7 +48,7 @@ def convert(file: str | None, to: str, from_cluster: str, out: str | None, clust
     """
     if bool(file) == bool(from_cluster):
         raise click.UsageError("expected FILE or --from-cluster TYPE/NAME, and not both")
-    if out is not None and file is not None:
+    if file is not None:
         job_files.check_output_path(file, out)
     source = _live(from_cluster, cluster) if from_cluster else job_files.source(file or "", cluster.namespace)
     name = from_cluster or job_files.display_name(file or "")
@@ -64,13 +59,7 @@ def convert(file: str | None, to: str, from_cluster: str, out: str | None, clust
         )
     data = _job_files(source.contents) if to == JOB_FILE else _frameworks(source, name, cluster.namespace)
     _print_summary(source.contents)
-    if out is None:
-        safe_streams.write_data(data)
-        return
-    try:
-        atomic_files.create(Path(out), data, may_replace=True)
-    except OSError as error:
-        raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
+    job_files.write_output(data, out)
 
 
 def _live(reference: str, cluster: ClusterOptions) -> "Source":

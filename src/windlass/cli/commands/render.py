@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from windlass.cli import atomic_files, errors, job_files, parameters
+from windlass.cli import job_files, parameters
 from windlass.cli.errors import CommandError
-from windlass.cli.terminal import safe_streams
 from windlass.jobfile.overrides import Overrides
 from windlass.model.companions import Companion
 from windlass.render.manifest_parts import COMPANIONS, Part
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 FRAMEWORK = "framework"
 PLAIN = "plain"
-STDOUT = "-"
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
@@ -52,11 +49,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
 @click.command(cls=parameters.WithArguments)
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--config", metavar="FILE", help="Alternative to the argument FILE.")
-@click.option(
-    "--out",
-    metavar="FILE",
-    help="Output file, written atomically (default: standard output).",
-)
+@parameters.out
 @click.option(
     "--target",
     type=click.Choice([FRAMEWORK, PLAIN]),
@@ -110,9 +103,7 @@ def render(
     path = config if file is None else file
     if path is None:
         raise click.UsageError("Missing argument 'FILE': a job file, or - for standard input.")
-    out = None if out == STDOUT else out
-    if out is not None:
-        job_files.check_output_path(path, out)
+    job_files.check_output_path(path, out)
     source = job_files.source(path, namespace, overrides, needs_a_job=False, packs_code=_needs_code(only))
     if nfs_server and not _HOST.fullmatch(nfs_server):
         message = f"found {nfs_server!r}, expected an address, e.g. 10.96.0.12"
@@ -122,13 +113,7 @@ def render(
         job_files.display_name(path), target or default_target, namespace, nfs_server, only
     )
     data = rendered_yaml(source, arguments)
-    if out is None:
-        safe_streams.write_data(data)
-        return
-    try:
-        atomic_files.create(Path(out), data, may_replace=True)
-    except OSError as error:
-        raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
+    job_files.write_output(data, out)
 
 
 def rendered_yaml(source: "Source", arguments: RenderArguments) -> bytes:
