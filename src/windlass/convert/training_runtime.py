@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
