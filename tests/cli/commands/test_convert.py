@@ -69,6 +69,14 @@ def test_job_file_follows_the_added_objects(file: Path) -> None:
     assert retry in result.stdout.splitlines(), comment
 
 
+def test_output_file_with_the_name_of_a_dash_is_standard_output(
+    file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert windlass("convert", file, "--out", "-").stdout == windlass("convert", file).stdout != ""
+    assert not (tmp_path / "-").exists()
+
+
 def test_output_is_a_valid_job_file(file: Path, tmp_path: Path) -> None:
     assert windlass("convert", file, "--out", tmp_path / "job.yaml").exit_code == 0
 
