@@ -85,8 +85,8 @@ def _fails_when_a_pod_vanishes(case: Case, original: Outcome, other: Outcome) ->
         return False
     step, before, after, others = found
     is_never = _restart_policies(case)[step.role] == "Never"
-    is_vanished = step.what is Happening.VANISH and is_never and _replaced(step, before, after)
-    return is_vanished and others.verdict == subjects.FAILED
+    is_vanished = step.what is Happening.VANISH and is_never and _has_new_pod(step, before, after)
+    return is_vanished and others.verdict == subjects.FAILED and others.created == before.created
 
 
 def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -141,8 +141,11 @@ def _first_divergence(
 
 def _replaced(step: Step, before: Progress, after: Progress) -> bool:
     """Return whether exactly the pod of the step was replaced, and the job goes on."""
-    created = {**before.created, step.role: before.created.get(step.role, 0) + 1}
-    return after.verdict == subjects.ACTIVE and after.created == created
+    return after.verdict == subjects.ACTIVE and _has_new_pod(step, before, after)
+
+
+def _has_new_pod(step: Step, before: Progress, after: Progress) -> bool:
+    return after.created == {**before.created, step.role: before.created.get(step.role, 0) + 1}
 
 
 def _restart_policies(case: Case) -> dict[str, str]:
