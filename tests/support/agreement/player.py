@@ -73,6 +73,7 @@ class Player:
         if case.finishes:
             await self._finish(max if case.ends_last_first else min)
         else:
+            progress.clear()  # The deadline may be over before a slow machine has settled.
             await self._wait_for_deadline()
         if case.is_removed and self.verdict in (subjects.SUCCEEDED, subjects.FAILED):
             with contextlib.suppress(NotSettledError):
