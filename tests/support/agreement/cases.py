@@ -79,6 +79,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of container restarts by role."""
     environment: dict[str, dict[str, str]] = {}
     """Variables of each pod's main container, by role and index. The namespace is written as NAMESPACE."""
+    late: dict[str, int] = {}
+    """Number of pods by role that were created in the second in which the job ended, or later."""
     is_removed: bool = False
     """Whether the job is deleted soon after its end. Only cases with a time to live wait for it."""
     skipped: tuple[int, ...] = ()

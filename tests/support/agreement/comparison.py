@@ -89,6 +89,15 @@ def _fails_when_a_pod_vanishes(case: Case, original: Outcome, other: Outcome) ->
     return is_vanished and others.verdict == subjects.FAILED and others.created == before.created
 
 
+def _creates_after_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
+    created = {role: other.created.get(role, 0) + original.late.get(role, 0) for role in original.created}
+    has_ended = original.verdict == other.verdict and original.verdict in (
+        subjects.FAILED,
+        subjects.SUCCEEDED,
+    )
+    return has_ended and bool(original.late) and created == original.created
+
+
 def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
     is_unfinished = original.verdict == subjects.ACTIVE and original.is_removed
     return is_unfinished and other.verdict == subjects.FAILED
@@ -184,7 +193,7 @@ RULES: Final = (
         applies=_is_never_removed,
     ),
     Rule(
-        kinds=("TFJob", "PyTorchJob"),
+        kinds=("TFJob",),
         parts=SEQUENCE,
         what="A running pod that is deleted, e.g. because its node is drained, is replaced if its `restartPolicy` is "
         "OnFailure, Always or ExitCode.",
@@ -208,6 +217,14 @@ RULES: Final = (
         reason="Never means that no pod is replaced. The operator creates every pod that does not exist, because it "
         "does not remember the previous one.",
         applies=_fails_when_a_pod_vanishes,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("created", "left", "progress"),
+        what="No pod is created after the end of a job.",
+        reason="When the job ends, the operator deletes pods. If its cache does not have the end of the job yet, it "
+        "creates them again.",
+        applies=_creates_after_its_end,
     ),
     Rule(
         kinds=("Job", "JobSet", "MPIJob"),

@@ -27,10 +27,11 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.resources import NAMESPACES, PODS
 from windlass.model.base import Json
 
-LIMIT: Final = 120.0
+LIMIT: Final = 300.0
 """Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
 REMOVAL_LIMIT: Final = 45.0
 """Seconds until the objects of a removed job must be gone. The garbage collector may take half a minute."""
+ENDED_CONDITIONS: Final = ("Succeeded", "Failed", "Complete", "Completed")
 MAX_ENDING: Final = 60
 """Pods that succeed after the steps, one after the other."""
 
@@ -207,13 +208,16 @@ class Player:
 
     def _outcome(self, case: Case, skipped: tuple[int, ...], progress: tuple[Progress, ...]) -> Outcome:
         namespace, slots = self._namespace, self._identities()
-        seen = namespace.pods_seen
+        seen, end = namespace.pods_seen, self._end_time()
         return Outcome(
             verdict=self.verdict,
             created=self._by_role(seen),
             left=self._by_role(pod["metadata"]["uid"] for pod in namespace.pods),
             progress=progress,
             running=self._by_role(pod["metadata"]["uid"] for pod in namespace.pods if is_running(pod)),
+            late=self._by_role(
+                uid for uid, pod in seen.items() if pod["metadata"]["creationTimestamp"] >= end
+            ),
             is_removed=case.is_removed and self._is_gone,
             restarts=self._by_role(seen, lambda uid: restarts_of(seen[uid])),
             environment={
@@ -222,6 +226,13 @@ class Player:
             skipped=skipped,
             replaced=self._replaced(),
         )
+
+    def _end_time(self) -> str:
+        """Return when the job ended; a later time than any if it has not."""
+        job = self._namespace.last_seen.get(self._job_key, {})
+        conditions = job.get("status", {}).get("conditions") or ()
+        ended = [each for each in conditions if each["status"] == "True" and each["type"] in ENDED_CONDITIONS]
+        return min((each["lastTransitionTime"] for each in ended), default="9999")
 
     def _replaced(self) -> int:
         latest: dict[Identity, Json] = {}
