@@ -132,7 +132,7 @@ def _view(view: Any, message: str, fields: dict[str, dict[int, Field]]) -> _Read
             own[number] = field
             reads.append(_field(field, shown, fields))
         else:
-            reads.append(lambda _, default=shown.default: default)
+            reads.append(_always(shown.default))
 
     def read(found: Any) -> Any:
         return view(*[read_field(found) for read_field in reads])
@@ -165,6 +165,10 @@ def _field(field: Field, shown: msgspec.structs.FieldInfo, fields: dict[str, dic
         if default is not None and not default
         else lambda found: get(found) if found.HasField(name) else default
     )
+
+
+def _always(value: Any) -> _Read:
+    return lambda _: value
 
 
 def _map(get: _Read, shown: msgspec.structs.FieldInfo) -> _Read:
