@@ -18,9 +18,13 @@ _CONTENT_TYPES = {
     ".woff2": "font/woff2",
 }
 NOT_BUILT = (
-    "The page is not built: run `make ui` in the source folder of Windlass (needs Node.js), or install a wheel that "
+    "the page is not built: run `make ui` in the source folder of Windlass (needs Node.js), or install a wheel that "
     "contains it. The API works: see /api/v1/openapi.json."
 )
+
+
+def is_built() -> bool:
+    return (STATIC / "index.html").is_file()
 
 
 async def serve(request: web.Request, folder: Path = STATIC) -> web.StreamResponse:
