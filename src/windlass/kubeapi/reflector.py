@@ -183,7 +183,7 @@ class Reflector:
         items: list[msgspec.Raw] = []
         token = ""
         while True:
-            page = await self._page(size, token, field_selector or self._field_selector)
+            page = await self._page(size, token, field_selector)
             if self._is_listed is None:
                 items += page.objects
             else:
@@ -193,9 +193,14 @@ class Reflector:
             if not token:
                 return Listed(items, page.metadata.resource_version)
 
-    async def _page(self, size: int, token: str, field_selector: str) -> responses.Page:
+    async def _page(self, size: int, token: str, field_selector: str = "") -> responses.Page:
         request = requests.list_page(
-            self._resource, self._namespace, self._label_selector, size, token, field_selector
+            self._resource,
+            self._namespace,
+            self._label_selector,
+            size,
+            token,
+            field_selector or self._field_selector,
         )
         request = self._negotiated(request)
         body = await self._source.send(request, LIST_SECONDS)
