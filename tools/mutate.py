@@ -8,6 +8,7 @@ unmutated source runs first and has to pass every check.
 import argparse
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,8 @@ SEEDS = 300
 WORKERS = 2
 LONGEST_CHECK_SEC = 600
 """Time limit of a check: a mutation may cause an endless loop, which counts as detected."""
+MEMORY_BYTES = 4 << 30
+"""Limit of the address space of a check, for the same reason."""
 LONGEST_VIOLATION = 80
 SURVIVED = "SURVIVED"
 
@@ -206,6 +209,7 @@ def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
         text=True,
         start_new_session=True,
     ) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             output, _ = process.communicate(timeout=LONGEST_CHECK_SEC)
         except BaseException as error:
