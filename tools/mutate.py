@@ -185,6 +185,8 @@ def _noticed_by_tests(root: Path, tests: Sequence[str]) -> str:
         return ""
     if code is None:
         return f"tests: no end within {LONGEST_CHECK_SEC} s"
+    if code < 0:
+        return f"tests: ended by signal {-code}"
     if code not in (PYTEST_FAILED, PYTEST_INTERRUPTED):
         raise MutationError(f"pytest cannot run {', '.join(tests)}:\n{output}")
     found = re.search(r"^(?:FAILED|ERROR) tests/(.*?)(?: - .*)?$", output, re.MULTILINE)
