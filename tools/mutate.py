@@ -1,13 +1,14 @@
 """Apply known mutations to copies of the source, one at a time, and report which check detects each.
 
-`tools/mutations.yaml` lists the mutations. Each is an edit of a source file with the checks that should detect it: the
-Simulation (300 seeds), then a few tests. A mutation that no check detects has survived: a test is missing. The
+`tools/mutations.yaml` lists the mutations. Each is an edit of a source file with the checks that should detect it: a
+few tests, then the Simulation (300 seeds). A mutation that no check detects has survived: a test is missing. The
 unmutated source runs first and has to pass every check.
 """
 
 import argparse
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,8 @@ SEEDS = 300
 WORKERS = 2
 LONGEST_CHECK_SEC = 600
 """Time limit of a check: a mutation may cause an endless loop, which counts as detected."""
+MEMORY_BYTES = 4 << 30
+"""Limit of the address space of a check, for the same reason."""
 LONGEST_VIOLATION = 80
 SURVIVED = "SURVIVED"
 
@@ -151,8 +154,9 @@ def copy_tree(source: Path, target: Path) -> None:
 def noticed_by(root: Path, *, seeds: bool, tests: Sequence[str]) -> str:
     """Run the checks on a tree. Return the first that fails, or nothing if all pass."""
     _require_import_from(root)
-    return (_noticed_by_simulation(root) if seeds else "") or (
-        _noticed_by_tests(root, tests) if tests else ""
+    # The tests first: they take seconds, the Simulation up to a minute.
+    return (_noticed_by_tests(root, tests) if tests else "") or (
+        _noticed_by_simulation(root) if seeds else ""
     )
 
 
@@ -181,6 +185,8 @@ def _noticed_by_tests(root: Path, tests: Sequence[str]) -> str:
         return ""
     if code is None:
         return f"tests: no end within {LONGEST_CHECK_SEC} s"
+    if code < 0:
+        return f"tests: ended by signal {-code}"
     if code not in (PYTEST_FAILED, PYTEST_INTERRUPTED):
         raise MutationError(f"pytest cannot run {', '.join(tests)}:\n{output}")
     found = re.search(r"^(?:FAILED|ERROR) tests/(.*?)(?: - .*)?$", output, re.MULTILINE)
@@ -205,6 +211,7 @@ def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
         text=True,
         start_new_session=True,
     ) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             output, _ = process.communicate(timeout=LONGEST_CHECK_SEC)
         except BaseException as error:
