@@ -72,6 +72,8 @@ def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> boo
     if found is None:
         return False
     step, before, after, others = found
+    if case.kind == "PyTorchJob" and case.job["spec"].get("runPolicy", {}).get("backoffLimit") != 0:
+        return False
     is_deleted = step.what in (Happening.DELETE, Happening.PREEMPT, Happening.VANISH)
     is_restarted = _restart_policies(case)[step.role] in ("OnFailure", "Always", "ExitCode")
     return (
@@ -193,13 +195,13 @@ RULES: Final = (
         applies=_is_never_removed,
     ),
     Rule(
-        kinds=("TFJob",),
+        kinds=("TFJob", "PyTorchJob"),
         parts=SEQUENCE,
         what="A running pod that is deleted, e.g. because its node is drained, is replaced if its `restartPolicy` is "
         "OnFailure, Always or ExitCode.",
-        reason="The operator counts a running pod that is being deleted as failed, and fails the job before it looks "
-        "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod between its deletion and its "
-        "removal.",
+        reason="The operator counts a running pod that is being deleted as failed, and fails a TFJob before it looks "
+        "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod before its removal. With "
+        "`backoffLimit: 0`, a PyTorchJob fails, too, if the operator first sees the pod when it has ended.",
         applies=_replaces_deleted_pods,
     ),
     Rule(
