@@ -10,11 +10,18 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case, Happening, Outcome, Progress, Step
-from agreement.hollow import KILLED
+from agreement.hollow import KILLED, TERMINATED
 from windlass.model.base import Json
 
 FIRST_RETRYABLE: Final = 128
 """Lower exit codes are permanent with `restartPolicy: ExitCode`."""
+
+
+EXIT_CODES_OF_DELETED: Final = {
+    Happening.DELETE: TERMINATED,
+    Happening.PREEMPT: TERMINATED,
+    Happening.VANISH: KILLED,
+}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -107,7 +114,8 @@ def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) ->
 
 def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
     found = _first_divergence(case, original, other)
-    if found is None or found[0].what is not Happening.VANISH:
+    code = EXIT_CODES_OF_DELETED.get(found[0].what) if found is not None else None
+    if found is None or code is None:
         return False
     step = found[0]
     spec = next(spec for role, spec in _job_specs(case).items() if role == step.role)
@@ -116,7 +124,7 @@ def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
         for rule in spec.get("podFailurePolicy", {}).get("rules", ())
         if "onExitCodes" in rule
     ]
-    return any((KILLED in codes["values"]) == (codes["operator"] == "In") for codes in by_code)
+    return any((code in codes["values"]) == (codes["operator"] == "In") for codes in by_code)
 
 
 def _replaces_in_work_queue(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -239,9 +247,9 @@ RULES: Final = (
     Rule(
         kinds=("Job", "JobSet"),
         parts=SEQUENCE,
-        what="A pod that is deleted with `--force` has no exit code: `onExitCodes` does not match it.",
-        reason="Pods of Windlass disappear at once. A finalizer keeps those of a Job until the kubelet has reported "
-        "their exit code.",
+        what="A deleted pod has no exit code: `onExitCodes` does not match it.",
+        reason="Windlass decides when the deletion begins, because the pod may disappear before its exit code is "
+        "seen. A finalizer keeps the pods of a Job until the kubelet has reported it.",
         applies=_has_no_exit_code,
     ),
     Rule(
