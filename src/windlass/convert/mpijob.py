@@ -110,7 +110,7 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
     keys: Keys = ("spec", "runPolicy")
     limit = draft.get("runPolicy", "backoffLimit")
     limit = _BACKOFF_LIMIT if limit is None else limit
-    training_operator.put_run_policy(draft, None, (_OPERATOR,))
+    training_operator.put_run_policy(draft, None, (_OPERATOR,), deletes_all=False)
     draft.put(("roles", launcher.role, "completion"), {"minFailedTaskCount": 1, "minSucceededTaskCount": 1})
     draft.framework_role(
         launcher.role,
@@ -166,7 +166,8 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
                     "maxTransientRetryCount": None,
                     "retryBackoff": None,
                 },
-                "podFailureSpec": [evicted, deleted],
+                # The last class matches all other failures: none of them is transient.
+                "podFailureSpec": [evicted, deleted, {"type": {"attributes": []}}],
             }
         },
     )

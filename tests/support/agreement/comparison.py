@@ -56,8 +56,23 @@ def _sum(counts: Mapping[str, int]) -> int:
 def _keeps_running_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     policy = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
     stopped = {role: original.left.get(role, 0) - other.left.get(role, 0) for role in original.left}
-    are_running = all(0 <= count <= original.running.get(role, 0) for role, count in stopped.items())
+    # The launcher of an MPIJob is a Job, whose failed pods stay.
+    failed = {"launcher": max(original.replaced, other.replaced)} if case.kind == "MPIJob" else {}
+    are_running = all(
+        0 <= count <= original.running.get(role, 0) + failed.get(role, 0) for role, count in stopped.items()
+    )
     return policy == "None" and are_running and original.verdict != subjects.ACTIVE
+
+
+def _keeps_ended_workers(case: Case, original: Outcome, other: Outcome) -> bool:
+    deletes_all = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy") == "All"
+    launchers, others = original.left.get("launcher", 0), other.left.get("launcher", 0)
+    return (
+        deletes_all
+        and "worker" not in original.left
+        and bool(other.left.get("worker"))
+        and 0 <= launchers - others <= max(original.replaced, other.replaced)
+    )
 
 
 def _keeps_failed_pods(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -193,6 +208,13 @@ RULES: Final = (
         reason="A finished job must not use nodes and GPUs. The operator leaves the pods running until somebody "
         "deletes them.",
         applies=_keeps_running_pods,
+    ),
+    Rule(
+        kinds=("MPIJob",),
+        parts=("left",),
+        what="With `cleanPodPolicy: All`, workers that ended before the job are kept.",
+        reason="Pods are kept or deleted for the whole job, and those of the launcher, with its logs, are kept.",
+        applies=_keeps_ended_workers,
     ),
     Rule(
         kinds=("TFJob", "PyTorchJob"),
