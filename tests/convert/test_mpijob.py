@@ -54,9 +54,15 @@ def test_verdict(version: str, replicas: str, spec: str, steps: list[str], expec
 
 
 @pytest.mark.parametrize(
-    ("step", "count"), [("delete worker-0", 3), ("exit 1 worker-0", 2), ("exit 143 worker-0", 2)]
+    ("step", "count"),
+    [
+        ("delete worker-0", 3),
+        ("disrupt worker-0", 3),
+        ("exit 1 worker-0", 2),
+        ("exit 143 worker-0", 2),
+    ],
 )
-def test_only_a_deleted_worker_is_replaced(step: str, count: int) -> None:
+def test_only_a_deleted_or_lost_worker_is_replaced(step: str, count: int) -> None:
     assert play(job("MPIJob", TWO, version=V2), step).pods["worker"] == count
 
 

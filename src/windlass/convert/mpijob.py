@@ -156,6 +156,12 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
         "type": {"attributes": ["Transient"]},
         "codeRanges": [{"min": _DELETED, "max": _DELETED}],
     }
+    # A pod whose node is lost gets this condition, and is then deleted.
+    disrupted = {
+        "phrase": "PodDisrupted",
+        "type": {"attributes": ["Transient"]},
+        "conditionTypes": ["DisruptionTarget"],
+    }
     draft.framework_role(
         worker.role,
         {
@@ -167,7 +173,7 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
                     "retryBackoff": None,
                 },
                 # The last class matches all other failures: none of them is transient.
-                "podFailureSpec": [evicted, deleted, {"type": {"attributes": []}}],
+                "podFailureSpec": [evicted, deleted, disrupted, {"type": {"attributes": []}}],
             }
         },
     )

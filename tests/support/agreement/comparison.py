@@ -55,13 +55,23 @@ def _sum(counts: Mapping[str, int]) -> int:
 
 def _keeps_running_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     policy = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
+    return policy == "None" and original.verdict != subjects.ACTIVE and _are_stopped(case, original, other)
+
+
+def _leaves_pods_after_an_eviction(case: Case, original: Outcome, other: Outcome) -> bool:
+    played = _played(case, original)
+    is_evicted = bool(played) and (played[-1].role, played[-1].what) == ("worker", Happening.EVICT)
+    return is_evicted and original.verdict == subjects.FAILED and _are_stopped(case, original, other)
+
+
+def _are_stopped(case: Case, original: Outcome, other: Outcome) -> bool:
+    """Return whether the pods that only the original has left run. Also failed pods of the launcher of an MPIJob, which
+    is a Job."""
     stopped = {role: original.left.get(role, 0) - other.left.get(role, 0) for role in original.left}
-    # The launcher of an MPIJob is a Job, whose failed pods stay.
     failed = {"launcher": max(original.replaced, other.replaced)} if case.kind == "MPIJob" else {}
-    are_running = all(
+    return all(
         0 <= count <= original.running.get(role, 0) + failed.get(role, 0) for role, count in stopped.items()
     )
-    return policy == "None" and are_running and original.verdict != subjects.ACTIVE
 
 
 def _keeps_ended_workers(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -208,6 +218,14 @@ RULES: Final = (
         reason="A finished job must not use nodes and GPUs. The operator leaves the pods running until somebody "
         "deletes them.",
         applies=_keeps_running_pods,
+    ),
+    Rule(
+        kinds=("MPIJob",),
+        parts=("left",),
+        what="If a worker is evicted, the other pods are stopped.",
+        reason="The job has failed, and must not use nodes and GPUs. The operator stores no completion time, and "
+        "leaves all pods running.",
+        applies=_leaves_pods_after_an_eviction,
     ),
     Rule(
         kinds=("MPIJob",),
