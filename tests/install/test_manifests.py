@@ -1,6 +1,6 @@
 """The manifests compared with golden files, and with the "restricted" Pod Security Standard.
 
-`WINDLASS_REGENERATE=1` rewrites the golden files. The definitions are in docs/crds instead.
+`WINDLASS_REGENERATE=1` rewrites the golden files. The definitions are in charts/windlass/definitions instead.
 """
 
 import os
@@ -34,6 +34,8 @@ FULL = InstallOptions(
     ),
     configuration="frameworkCompletedRetainSec: 60\nleaseName: training\n",
     has_pod_monitor=True,
+    has_service_monitor=True,
+    has_network_policy=True,
     priority_class="system-cluster-critical",
     has_ui=True,
     ui_token_header="X-Forwarded-Access-Token",  # noqa: S106 — a header
