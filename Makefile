@@ -221,4 +221,5 @@ $(VENV)/bench-installed: $(VENV)/installed
 docs: $(VENV)/installed ## Regenerate the generated parts of the documentation
 	$(BIN)/python tools/update_kubernetes_types.py
 	$(BIN)/python tools/update_crds.py
+	$(BIN)/python tools/update_charts.py
 	$(BIN)/python tools/update_docs.py

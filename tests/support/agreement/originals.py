@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import go_programs
 import yaml
-from go_programs import Program
 
+import go_programs
 import kubernetes_api
 import programs
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
+from go_programs import Program
 from kubernetes_api import Api
 
 MASTERS: Final = "system:masters"
@@ -35,7 +35,7 @@ WEBHOOK_FOLDER: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S
 NAMESPACE: Final = "kubeflow"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
-OPERATORS: Final[Mapping[str, Operator | None]] = {
+OPERATORS: Final[Mapping[str, Program | None]] = {
     "Job": None,
     "TFJob": go_programs.TRAINING_OPERATOR,
     "PyTorchJob": go_programs.TRAINING_OPERATOR,
@@ -77,9 +77,7 @@ def _alone() -> Iterator[None]:
 class _Start:
     """One operator to start."""
 
-    def __init__(
-        self, client: Client, operator: Program, path: Path, folder: Path, kubeconfig: Path
-    ) -> None:
+    def __init__(self, client: Client, operator: Program, path: Path, folder: Path, kubeconfig: Path) -> None:
         self._client = client
         self._operator = operator
         self._path = path

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions. `tools/update_crds.py --verify` compares them with the files in charts/windlass/definitions."""
+"""The CustomResourceDefinitions. `tools/update_crds.py --verify` compares them with charts/windlass/definitions."""
 
 import functools
 import subprocess
