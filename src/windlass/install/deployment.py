@@ -54,7 +54,7 @@ def workload(options: InstallOptions) -> list[Json]:
 
 
 def ingress_only(selector: Json, port: str, peers: list[Json]) -> Json:
-    """Return the spec of a NetworkPolicy that allows connections to one port. Probes of the kubelet are always allowed."""
+    """Return the spec of a NetworkPolicy that allows connections to one port. The kubelet always has access."""
     rule: Json = {"ports": [{"port": port, "protocol": "TCP"}], **({"from": peers} if peers else {})}
     return {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": [rule]}
 
