@@ -61,7 +61,16 @@ def test_schema_has_exactly_the_values() -> None:
 def test_every_value_is_explained() -> None:
     """By a comment above it or above its group; names say what resources, selectors and the like are."""
     lines = (CHART / "values.yaml").read_text().splitlines()
-    plain = {"repository", "enabled", "pullSecrets", "resources", "nodeSelector", "tolerations"}
+    plain = {
+        "repository",
+        "enabled",
+        "pullSecrets",
+        "resources",
+        "requests",
+        "limits",
+        "nodeSelector",
+        "tolerations",
+    }
     groups = {"image", "podDisruptionBudget", "definitions", "history", "ui", "networkPolicy"}
     keys = [
         (line.strip().partition(":")[0], above)
