@@ -169,6 +169,10 @@ kubernetes-down: $(VENV)/installed ## Stop the Kubernetes of `make kubernetes` a
 images: $(VENV)/installed ## Build the container images without a registry (NAME="…" selects some)
 	@$(BIN)/python tools/build_images.py $(NAME)
 
+.PHONY: release
+release: ui $(VENV)/installed ## Build the archives of a release into dist/, and try the wheel on each Python
+	$(BIN)/python tools/release.py
+
 .PHONY: format
 format: $(VENV)/installed ## Format the code
 	$(BIN)/ruff format .
