@@ -1,5 +1,6 @@
 """Read the records of finished attempts, which remain after their Framework and its pods are deleted."""
 
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
@@ -96,7 +97,7 @@ class AttemptOfTasks(msgspec.Struct, frozen=True):
     record: AttemptRecord | None = None
 
 
-class JobHistory(msgspec.Struct, frozen=True):
+class JobHistory(msgspec.Struct, frozen=True, dict=True):
     """A job that exists or was deleted, with the records of its attempts, oldest first."""
 
     framework: Framework
@@ -104,12 +105,12 @@ class JobHistory(msgspec.Struct, frozen=True):
     records: tuple[AttemptRecord, ...]
     is_deleted: bool
 
-    @property
+    @functools.cached_property
     def view(self) -> JobView:
         view = views.job_view(self.framework)
         return _deleted_view(view) if self.is_deleted else view
 
-    @property
+    @functools.cached_property
     def task_attempts(self) -> tuple[AttemptOfTasks, ...]:
         """The attempts whose records exist, oldest first, and the current one, with all attempts of their tasks."""
         found = [

@@ -19,7 +19,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Annotation that names the default container of a pod."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     role: str
     index: int
 

@@ -41,6 +41,14 @@ class Outcome(StrEnum):
     """The pod was deleted by another client or with its node."""
 
 
+_OUTCOMES = {
+    TaskState.PENDING: Outcome.PENDING,
+    TaskState.SUCCEEDED: Outcome.SUCCEEDED,
+    TaskState.FAILED: Outcome.FAILED,
+    TaskState.ENDED: Outcome.STOPPED,
+}
+
+
 class Timeline(msgspec.Struct, frozen=True):
     tasks: tuple[TaskAttempt, ...]
     """Attempts of tasks, by attempt of the job."""
@@ -107,13 +115,7 @@ def _with_events(attempt: TaskAttempt, found: Mapping[str, Sequence[Event]]) -> 
 def outcome_of(attempt: TaskAttempt) -> Outcome:
     if attempt.code in _LOST:
         return Outcome.LOST
-    outcomes = {
-        TaskState.PENDING: Outcome.PENDING,
-        TaskState.SUCCEEDED: Outcome.SUCCEEDED,
-        TaskState.FAILED: Outcome.FAILED,
-        TaskState.ENDED: Outcome.STOPPED,
-    }
-    return outcomes.get(attempt.state, Outcome.RUNNING)
+    return _OUTCOMES.get(attempt.state, Outcome.RUNNING)
 
 
 def class_of(ended: EndedTaskAttempt) -> str:

@@ -67,7 +67,7 @@ ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCo
 _BLOCKING = (ConditionType.INVALID, ConditionType.NAME_TAKEN, ConditionType.OTHER_CONTROLLER)
 
 
-class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+class TaskView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     role: str
     index: int
     state: TaskState

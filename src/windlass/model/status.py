@@ -43,6 +43,9 @@ class PodTimes(Sparse, frozen=True, kw_only=True):
     """When the API server received the request that deleted the pod: AttemptDeletionRequested, then AttemptDeleting."""
 
 
+_UNKNOWN_TIMES = PodTimes()
+
+
 class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
     start_time: Timestamp
@@ -61,7 +64,7 @@ class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     @property
     def times_of_pod(self) -> PodTimes:
         """The times of the pod; without any if they are unknown."""
-        return PodTimes() if self.pod_times is msgspec.UNSET else self.pod_times
+        return _UNKNOWN_TIMES if self.pod_times is msgspec.UNSET else self.pod_times
 
 
 class RetryOutcome(Sparse, frozen=True):

@@ -168,7 +168,7 @@ async def _detail(call: Call) -> JobDetail:
         ),
         _spec(call, found),
     )
-    row = rows.of_job(found if found.is_deleted else found.framework)
+    row = rows.of_job(found)
     fields = {name: getattr(row, name) for name in JobRow.__struct_fields__}
     return JobDetail(
         **fields,

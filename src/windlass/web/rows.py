@@ -14,7 +14,8 @@ from windlass.client.explain.explanation import Explanation
 from windlass.client.explain.retries import Retries
 from windlass.client.history import JobHistory
 from windlass.client.job_watch import Found
-from windlass.client.report.contents import PhaseState, TaskAttempt
+from windlass.client.report import contents
+from windlass.client.report.contents import TaskAttempt
 from windlass.client.submit import node_capacity
 from windlass.client.timeline import Timeline
 from windlass.client.views import JobState, JobView, TaskState
@@ -55,6 +56,8 @@ def of_job(found: Found) -> JobRow:
             return _row(views.job_view(found))
         case JobHistory():
             row = _framework_row(found.framework, found.view)
+            if not found.is_deleted:
+                return row
             ended = stamp(found.records[-1].spec.completion_time)
             return msgspec.structs.replace(row, exists=False, finished=row.finished or ended)
     return _framework_row(found, views.job_view(found))
@@ -91,8 +94,8 @@ def _framework_row(framework: Framework, view: JobView) -> JobRow:
 
 def _role_counts(view: JobView) -> Iterator[RoleCounts]:
     counts: dict[str, Counter[TaskState]] = {role: Counter() for role in view.roles}
-    for task in view.tasks:
-        counts.setdefault(task.role, Counter())[task.state] += 1
+    for (role, state), number in Counter((task.role, task.state) for task in view.tasks).items():
+        counts.setdefault(role, Counter())[state] = number
     for role, found in counts.items():
         tasks = view.roles.get(role, found.total())
         running = found[TaskState.RUNNING] + found[TaskState.STOPPING]
@@ -272,28 +275,37 @@ def _ms(time: datetime) -> int:
 
 
 def _bar(attempt: TaskAttempt) -> tuple[str | int | None, ...]:
-    since: dict[PhaseState, int] = {}
-    pulled: int | None = None
+    created = scheduled = pulling = pulled = started = ending = None
     for phase in attempt.phases:
-        if phase.state is PhaseState.STARTING and PhaseState.PULLING in since:
-            pulled = _ms(phase.since)
-        since.setdefault(phase.state, _ms(phase.since))
+        state, since = phase.state, _ms(phase.since)
+        if state is contents.PENDING:
+            created = since
+        elif state is contents.RUNNING:
+            started = since
+        elif state is contents.ENDING:
+            ending = since
+        elif state is contents.PULLING:
+            pulling = since
+        elif pulling is not None:
+            pulled = since
+        else:
+            scheduled = since
     return (
         attempt.role,
         attempt.index,
         attempt.job_attempt,
         attempt.attempt,
         attempt.node,
-        since.get(PhaseState.PENDING),
-        since.get(PhaseState.STARTING),
-        since.get(PhaseState.PULLING),
+        created,
+        scheduled,
+        pulling,
         pulled,
-        since.get(PhaseState.RUNNING),
+        started,
         milliseconds(attempt.ended),
-        timeline.outcome_of(attempt).value,
+        timeline.outcome_of(attempt),
         attempt.code,
         attempt.failure_class,
-        since.get(PhaseState.ENDING),
+        ending,
     )
 
 

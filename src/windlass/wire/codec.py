@@ -6,6 +6,7 @@ Decoding is strict, except that a null field counts as absent, because Go writes
 
 import base64
 import binascii
+import functools
 import re
 import zlib
 from datetime import datetime
@@ -142,7 +143,14 @@ def expand_status(status: FrameworkStatus) -> FrameworkStatus:
         return status
     if attempt.task_role_statuses or compressed is msgspec.UNSET:
         return _with_roles(status, attempt.roles, msgspec.UNSET)
-    return _with_roles(status, decode(_roles_decoder, _expand_roles(compressed), _COMPRESSED), msgspec.UNSET)
+    return _with_roles(status, _decode_roles(compressed), msgspec.UNSET)
+
+
+@functools.lru_cache(maxsize=1)
+def _decode_roles(compressed: str) -> tuple[TaskRoleStatus, ...]:
+    """Decode compressed task role statuses. The last result is kept: the same large status is often read several times
+    in succession, e.g. for the job, its timeline and its watch."""
+    return decode(_roles_decoder, _expand_roles(compressed), _COMPRESSED)
 
 
 def expanded_roles(compressed: str) -> list[Any]:

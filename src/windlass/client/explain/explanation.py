@@ -131,7 +131,9 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
     if status is None:
         return ()
     has_earlier = status.retry_policy_status.total_retried_count > 0 or any(
-        task.retry_policy_status.total_retried_count > 0 for _, task in tasks.statuses(framework)
+        task.retry_policy_status.total_retried_count > 0
+        for role in status.attempt_status.roles
+        for task in role.task_statuses
     )
     if not has_earlier:
         return ()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from windlass.client import tasks, views
+from windlass.client import views
 from windlass.client.pods import Task
 from windlass.model import verdict
 from windlass.model.base import Json
@@ -60,8 +60,9 @@ def first_failure(framework: Framework) -> Failure | None:
     """Return the first failure of the current attempt; None if no task failed. Tasks that the controller ended or is
     deleting do not count."""
     failed = [
-        (task, status, ended)
-        for task, status in tasks.statuses(framework)
+        (Task(role.name, status.index), status, ended)
+        for role in (framework.status.attempt_status.roles if framework.status is not None else ())
+        for status in role.task_statuses
         if (ended := status.attempt_status.completion_status) is not None
         and ended.type.is_failed
         and ended.code not in views.ENDED_BY_CONTROLLER

@@ -77,11 +77,12 @@ def _cause(
     status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event], held_back: str
 ) -> Waiting | None:
     """Return why the task is pending or a container of its pod is waiting; None if neither is the case."""
-    pod = _pod_of(status.attempt_status, pods)
-    if status.state is RUNNING and pod is not None:
-        return Waiting(_restart_reason(pod))
-    if status.state not in _WAITING:
+    is_running = status.state is RUNNING
+    if not is_running and status.state not in _WAITING:
         return None
+    pod = _pod_of(status.attempt_status, pods)
+    if is_running:
+        return None if pod is None else Waiting(_restart_reason(pod))
     if pod is None and held_back:
         return Waiting(held_back)
     if pod is None:

@@ -47,14 +47,18 @@ class PhaseState(StrEnum):
     """A container has ended or the pod is being deleted, and the controller has not observed its end."""
 
 
-class Phase(Part, frozen=True, kw_only=True):
+PENDING, STARTING, PULLING, RUNNING, ENDING = PhaseState
+"""For loops over all attempts: Python 3.11 looks up a member of an enumeration slowly."""
+
+
+class Phase(Part, frozen=True, gc=False):
     """The time from which an attempt of a task was in a state."""
 
     state: PhaseState
     since: datetime
 
 
-class TaskAttempt(Part, frozen=True, kw_only=True, omit_defaults=True):
+class TaskAttempt(Part, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An attempt of a task. `attempt` is counted within the attempt of the job; both are counted from 0."""
 
     job_attempt: int
@@ -217,18 +221,19 @@ def _task_attempt(number: int, ended: EndedTaskAttempt, *, is_over: bool) -> Tas
 
 def _phases(attempt: TaskAttemptStatus) -> Iterator[Phase]:
     """Yield the phases in their order. Their times are from several clocks, so they are kept in order too."""
-    times = attempt.times_of_pod
-    ended = min(filter(None, (times.ended, times.deletion_requested)), default=None)
-    since = attempt.start_time
+    times, completed, since = attempt.times_of_pod, attempt.completion_time, attempt.start_time
+    ended = times.ended or times.deletion_requested
+    if ended is not None and times.deletion_requested is not None:
+        ended = min(ended, times.deletion_requested)
+    yield Phase(PENDING, since)
     for state, begin in (
-        (PhaseState.PENDING, attempt.start_time),
-        (PhaseState.STARTING, times.scheduled),
-        (PhaseState.RUNNING, times.started or attempt.run_time),
-        (PhaseState.ENDING, ended),
+        (STARTING, times.scheduled),
+        (RUNNING, times.started or attempt.run_time),
+        (ENDING, ended),
     ):
         if begin is not None:
-            since = max(since, min(begin, attempt.completion_time or begin))
-            yield Phase(state=state, since=since)
+            since = max(since, begin if completed is None else min(begin, completed))
+            yield Phase(state, since)
 
 
 def _failure_groups(attempts: Iterable[AttemptOfTasks]) -> Iterator[FailureGroup]:
