@@ -69,7 +69,9 @@ def release(*, is_tried: bool) -> None:
         run([python, "-c", VALIDATION, file])
     if is_tried:
         try_on_each_python(wheel)
-    sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(DIST.iterdir()))
+    sums = (
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(DIST.iterdir())
+    )
     (DIST / "SHA256SUMS").write_text("".join(sums))
     print(f"dist/ is complete: {', '.join(sorted(path.name for path in DIST.iterdir()))}")
 
@@ -89,9 +91,13 @@ def check_versions(root: Path = ROOT, version: str = __version__) -> None:
     declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     if declared != version:
         raise ReleaseError(f"pyproject.toml has version {declared}, windlass.__version__ is {version}")
-    found = re.search(r"^## \[(?!Unreleased)(.+)\] - \d{4}-\d{2}-\d{2}$", (root / "CHANGELOG.md").read_text(), re.M)
+    found = re.search(
+        r"^## \[(?!Unreleased)(.+)\] - \d{4}-\d{2}-\d{2}$", (root / "CHANGELOG.md").read_text(), re.M
+    )
     if found is None or found[1] != version:
-        raise ReleaseError(f"the newest release in CHANGELOG.md is {found[1] if found else 'missing'}, not {version}")
+        raise ReleaseError(
+            f"the newest release in CHANGELOG.md is {found[1] if found else 'missing'}, not {version}"
+        )
 
 
 def check_contents(wheel: Path, source: Path) -> None:
@@ -102,7 +108,9 @@ def check_contents(wheel: Path, source: Path) -> None:
         in_source = {name.partition("/")[2] for name in tar.getnames()}
     needed = {PAGE, "windlass/py.typed", "windlass/jobfile/job.schema.json"}
     missing = needed - packed | {f"src/{name}" for name in needed} - in_source
-    foreign = {name for name in packed if not name.startswith(("windlass/", f"windlass-{__version__}.dist-info/"))}
+    foreign = {
+        name for name in packed if not name.startswith(("windlass/", f"windlass-{__version__}.dist-info/"))
+    }
     foreign |= {name for name in packed | in_source if "__pycache__" in name or "node_modules" in name}
     if missing or foreign:
         raise ReleaseError(f"the archives lack {sorted(missing)} and should not have {sorted(foreign)}")
@@ -224,7 +232,13 @@ def run(
 ) -> str:
     """Run a command and return its output. Raise ReleaseError if it fails."""
     done = subprocess.run(  # noqa: S603
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        command,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
     )
     if done.returncode != 0:
         words = " ".join(map(str, command))

@@ -1,6 +1,6 @@
 """Software bills of materials (CycloneDX) of the images, from the locks: packages, hashes and licences.
 
-    python tools/sbom.py FOLDER     write one file per image
+python tools/sbom.py FOLDER     write one file per image
 """
 
 import argparse
@@ -17,7 +17,9 @@ from windlass import __version__
 
 Json = dict[str, Any]
 
-_ENTRY: Final = re.compile(r"^(?P<name>[a-z0-9-]+)==(?P<version>\S+)(?P<hashes>(?: \\\n    --hash=\S+)+)$", re.MULTILINE)
+_ENTRY: Final = re.compile(
+    r"^(?P<name>[a-z0-9-]+)==(?P<version>\S+)(?P<hashes>(?: \\\n    --hash=\S+)+)$", re.MULTILINE
+)
 _ROW: Final = re.compile(r"^\| (?P<name>\S+) \| (?P<licence>[^|]+) \|", re.MULTILINE)
 _SPDX: Final = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*")
 
@@ -64,7 +66,9 @@ def _npm_components(lock: Json) -> Iterator[Json]:
     """Return the packages that are part of the page of the dashboard."""
     for path, package in lock["packages"].items():
         if path and not package.get("dev"):
-            yield _component("npm", path.rpartition("node_modules/")[2], package["version"], package["license"])
+            yield _component(
+                "npm", path.rpartition("node_modules/")[2], package["version"], package["license"]
+            )
 
 
 def _component(kind: str, name: str, version: str, licence: str) -> Json:

@@ -47,7 +47,7 @@ class Prometheus:
     def _is_ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://{self._address}/-/ready") as response:
-                return response.status == 200
+                return bool(response.status == 200)
         except OSError:
             return False
 

@@ -144,7 +144,7 @@ def with_namespace(series: Series) -> list[dict[str, str]]:
     ]
 
 
-def promtool(folder: Path, row: Row, series: Series, expected: list[dict[str, object]]) -> str:
+def promtool(folder: Path, row: Row, series: Series, expected: list[dict[str, dict[str, str]]]) -> str:
     """Return what promtool finds wrong."""
     test = {
         "interval": "1m",
@@ -158,7 +158,7 @@ def promtool(folder: Path, row: Row, series: Series, expected: list[dict[str, ob
 
 
 def test_rules_are_valid() -> None:
-    command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES]
+    command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(RULES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stdout + done.stderr
 
