@@ -167,6 +167,8 @@ kubernetes-down: $(VENV)/installed ## Stop the Kubernetes of `make kubernetes` a
 
 .PHONY: images
 images: $(VENV)/installed ## Build the container images without a registry (NAME="…" selects some)
+	@if command -v npm > /dev/null && $(HAS_NODE); then $(MAKE) ui; \
+	    else echo "without the dashboard, which needs Node 20.19 or newer" >&2; fi
 	@$(BIN)/python tools/build_images.py $(NAME)
 
 .PHONY: release

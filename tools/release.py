@@ -25,9 +25,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import man_pages  # next to this file
 import sbom
 
+import man_pages  # next to this file
 from windlass import __version__
 
 ROOT: Final = Path(__file__).parents[1]
@@ -92,7 +92,7 @@ def check_versions(root: Path = ROOT, version: str = __version__) -> None:
     if declared != version:
         raise ReleaseError(f"pyproject.toml has version {declared}, windlass.__version__ is {version}")
     found = re.search(
-        r"^## \[(?!Unreleased)(.+)\] - \d{4}-\d{2}-\d{2}$", (root / "CHANGELOG.md").read_text(), re.M
+        r"^## \[(?!Unreleased)(.+)\] - \d{4}-\d{2}-\d{2}$", (root / "CHANGELOG.md").read_text(), re.MULTILINE
     )
     if found is None or found[1] != version:
         raise ReleaseError(
@@ -142,13 +142,16 @@ def chart_files() -> dict[str, Path]:
 
 def write_archive(target: Path, files: Mapping[str, Path], time: int) -> None:
     """Write an archive that depends only on its files and the time."""
-    with target.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=time) as packed:
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            for name, path in sorted(files.items()):
-                entry = tarfile.TarInfo(name)
-                content = path.read_bytes()
-                entry.size, entry.mtime = len(content), time
-                tar.addfile(entry, io.BytesIO(content))
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=time) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        for name, path in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            content = path.read_bytes()
+            entry.size, entry.mtime = len(content), time
+            tar.addfile(entry, io.BytesIO(content))
 
 
 # Trying the wheel
