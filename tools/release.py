@@ -25,9 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import sbom
-
 import man_pages  # next to this file
+import sbom
 from windlass import __version__
 
 ROOT: Final = Path(__file__).parents[1]
