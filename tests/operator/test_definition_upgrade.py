@@ -63,7 +63,7 @@ def uids(place: Place) -> dict[str, str]:
 
 def is_kept(place: Place, new: Json) -> bool:
     answer = place.client.post(place.framework_path(), new, dryRun="All").expect(201)
-    return answer.body["spec"].get("completionPolicies") == [RULE]
+    return bool(answer.body["spec"].get("completionPolicies") == [RULE])
 
 
 def finish(place: Place) -> None:
