@@ -8,6 +8,7 @@ unmutated source runs first and has to pass every check.
 import argparse
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,8 @@ SEEDS = 300
 WORKERS = 2
 LONGEST_CHECK_SEC = 600
 """Time limit of a check: a mutation may cause an endless loop, which counts as detected."""
+MEMORY_BYTES = 4 << 30
+"""Limit of the address space of a check, for the same reason."""
 LONGEST_VIOLATION = 80
 SURVIVED = "SURVIVED"
 
@@ -182,6 +185,8 @@ def _noticed_by_tests(root: Path, tests: Sequence[str]) -> str:
         return ""
     if code is None:
         return f"tests: no end within {LONGEST_CHECK_SEC} s"
+    if code < 0:
+        return f"tests: ended by signal {-code}"
     if code not in (PYTEST_FAILED, PYTEST_INTERRUPTED):
         raise MutationError(f"pytest cannot run {', '.join(tests)}:\n{output}")
     found = re.search(r"^(?:FAILED|ERROR) tests/(.*?)(?: - .*)?$", output, re.MULTILINE)
@@ -206,6 +211,7 @@ def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
         text=True,
         start_new_session=True,
     ) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             output, _ = process.communicate(timeout=LONGEST_CHECK_SEC)
         except BaseException as error:

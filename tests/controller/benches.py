@@ -64,9 +64,10 @@ class RecordingApi:
         self.version += 1
         return framework.with_status(status, str(self.version))
 
-    async def read_framework(self, framework: Framework) -> Framework | None:
+    async def read_framework(self, framework: Framework | FrameworkKey) -> Framework | None:
         self._do("read")
-        return None if self.is_unknown else self.stored or framework
+        found = framework if isinstance(framework, Framework) else None
+        return None if self.is_unknown else self.stored or found
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         self.manifests.append(manifest)

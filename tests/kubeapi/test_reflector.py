@@ -94,6 +94,46 @@ async def following_of(script: Script, **options: Any) -> AsyncIterator[Followed
 ONE = event("ADDED", "b", 11)
 
 
+def test_first_list_has_a_selector_of_its_own() -> None:
+    async def follow() -> None:
+        script = Script(page(10, "a"), refusal(410, "Expired"), page(30, "a", "b"))
+        async with following_of(script, first_field_selector="status.state!=Completed") as followed:
+            assert followed.news == ["= a", "= a b"]
+            selectors = [each.query.get("fieldSelector") for each in script.received]
+            assert selectors == ["status.state!=Completed", None, None, None]
+
+    run(follow())
+
+
+def test_first_list_is_complete_if_the_server_cannot_select() -> None:
+    async def follow() -> None:
+        script = Script(refusal(400, "BadRequest"), page(10, "a", "b"))
+        async with following_of(script, first_field_selector="status.state!=Completed") as followed:
+            assert followed.news == ["= a b"]
+            assert not followed.troubles, "the list is requested again at once"
+
+    run(follow())
+
+
+def test_failed_first_list_is_repeated_with_its_selector() -> None:
+    async def follow() -> None:
+        script = Script(refusal(500, "InternalError"), page(10, "a"))
+        async with following_of(script, first_field_selector="status.state!=Completed"):
+            selectors = [each.query.get("fieldSelector") for each in script.received[:2]]
+            assert selectors == ["status.state!=Completed"] * 2
+
+    run(follow())
+
+
+def test_list_omits_objects_that_are_not_needed() -> None:
+    async def follow() -> None:
+        script = Script(page(10, "a", "b"), stream(event("MODIFIED", "a", 12)))
+        async with following_of(script, is_listed=lambda item: b'"a"' not in bytes(item)) as followed:
+            assert followed.news == ["= b", "+ a"]
+
+    run(follow())
+
+
 @pytest.mark.parametrize(
     ("answers", "asked", "news", "troubles", "slept"),
     [

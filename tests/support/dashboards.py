@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from http.cookies import Morsel
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -253,3 +254,21 @@ def token_of_viewer(place: Place, *verbs: str, resources: str = "frameworks") ->
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/viewer/token"
     token: str = client.post(path, request).expect(201).body["status"]["token"]
     return token
+
+
+def report_event(place: Place, pod: dict[str, Any], reason: str, seconds: float, message: str = "") -> None:
+    """Report an event of a pod, this long after its creation."""
+    metadata = pod["metadata"]
+    time = datetime.fromisoformat(metadata["creationTimestamp"]) + timedelta(seconds=seconds)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    involved = {"kind": "Pod", "namespace": place.name, "name": metadata["name"], "uid": metadata["uid"]}
+    body = {
+        "metadata": {"generateName": "event-", "namespace": place.name},
+        "involvedObject": involved,
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+    }
+    place.client.post(place.path("events"), body).expect(201)

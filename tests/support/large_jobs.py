@@ -16,10 +16,21 @@ FAILED_EVERY = 500
 
 def create(place: Place, name: str, tasks: int) -> None:
     """Create a running job."""
+    store(place, submit(place, name, tasks), status(name, tasks))
+
+
+def submit(place: Place, name: str, tasks: int) -> dict[str, Any]:
+    """Create a job without a status, and return it."""
     role = builders.role("worker", tasks, min_failed=-1)
     framework = builders.framework(name, role, namespace=place.name, uid="", resource_version="")
-    created = place.submit(msgspec.to_builtins(framework) | {"status": None})
-    body = {**created, "status": status(name, tasks)}
+    created: dict[str, Any] = place.submit(msgspec.to_builtins(framework) | {"status": None})
+    return created
+
+
+def store(place: Place, created: dict[str, Any], found: dict[str, Any]) -> None:
+    """Store the status of a created job."""
+    name = created["metadata"]["name"]
+    body = {**created, "status": found}
     full = codec.decode_framework(msgspec.json.encode(body))
     assert full.status is not None
     stored = msgspec.structs.replace(full, status=codec.compress_status(full.status))

@@ -5,12 +5,15 @@ from typing import Any
 
 import dashboard_jobs
 import dashboard_tabs
+import dashboards
 import pytest
+import scripted_cluster
 from dashboard_jobs import Dashboard
 from dashboard_tabs import WINDOW, Tab
 from playwright.sync_api import Browser, sync_playwright
 from pods import commands
 from pods.commands import Local
+from scripted_cluster import Place
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +58,27 @@ def login(browser: Browser, served: tuple[Dashboard, str]) -> Any:
     state = context.storage_state()
     context.close()
     return state
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """A namespace of a cluster without a controller: jobs keep the status that a test stores."""
+    with scripted_cluster.running(has_controller=False) as cluster:
+        yield cluster.new_scripted_place()
+
+
+@pytest.fixture
+def scripted_tab(browser: Browser, place: Place) -> Iterator[Tab]:
+    """A tab that shows the jobs of this namespace."""
+    with dashboards.serving(place) as dashboard:
+        server = dashboard.server
+        context = browser.new_context(viewport=WINDOW)
+        made = Tab(context, f"http://127.0.0.1:{server.port}")
+        made.page.goto(f"{made.address}{server.login_path()}")
+        made.page.get_by_role("heading", name="Jobs").wait_for()
+        yield made
+        assert not made.errors
+        context.close()
 
 
 @pytest.fixture

@@ -1,10 +1,18 @@
 """The page of a job: verdict, timeline, details of attempts."""
 
 import re
+from datetime import datetime, timedelta
+from typing import Any
 
 import dashboard_jobs
+import dashboards
+import large_jobs
+import pytest
 from dashboard_tabs import Tab
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
+from scripted_cluster import Place
+
+from conformance.waiting import wait_for
 
 
 def test_verdict_reason_and_facts_are_shown(tab: Tab) -> None:
@@ -30,6 +38,84 @@ def test_timeline_shows_every_attempt_of_every_task(tab: Tab) -> None:
     expect(tab.lane("worker-0").locator(".phase-running")).not_to_have_count(0)
     page.get_by_text(re.compile(r"Events \(\d+\)")).click()
     expect(page.get_by_role("region", name="Events")).to_contain_text("unstable")
+
+
+def completed(name: str, created: datetime) -> dict[str, Any]:
+    """Return the status of a job whose task waited for 10 s, prepared for 5 s, pulled images for 20 s, prepared for
+    5 s, ran for 40 s and ended for 20 s."""
+
+    def at(seconds: float) -> str:
+        return (created + timedelta(seconds=seconds)).isoformat()
+
+    found = large_jobs.status(name, 1)
+    outcome = {
+        "code": 0,
+        "phrase": "Succeeded",
+        "type": {"name": "Succeeded", "attributes": []},
+        "diagnostics": "",
+    }
+    ended = {"completionTime": at(100), "completionStatus": outcome}
+    attempt = found["attemptStatus"]
+    (task,) = attempt["taskRoleStatuses"][0]["taskStatuses"]
+    found |= {"state": "Completed", "startTime": at(0), "completionTime": at(100), "transitionTime": at(100)}
+    attempt |= {"startTime": at(0), "runTime": at(40), **ended}
+    task |= {"state": "Completed", "startTime": at(0), "completionTime": at(100), "transitionTime": at(100)}
+    times = {"scheduled": at(10), "started": at(40), "deletionRequested": at(80)}
+    task["attemptStatus"] |= {"startTime": at(0), "runTime": at(40), "podTimes": times, **ended}
+    return found
+
+
+def test_bar_shows_the_phases_of_an_attempt(place: Place, scripted_tab: Tab) -> None:
+    created = large_jobs.submit(place, "phases", 1)
+    stamp = created["metadata"]["creationTimestamp"]
+    status = completed("phases", datetime.fromisoformat(stamp))
+    large_jobs.store(place, created, status)
+    (task,) = status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
+    uid = task["attemptStatus"]["podUID"]
+    pod = {"metadata": {"name": "phases-worker-0", "uid": uid, "creationTimestamp": stamp}}
+    dashboards.report_event(place, pod, "Pulling", 15, "Pulling image a")
+    dashboards.report_event(place, pod, "Pulled", 35, "Successfully pulled image a")
+    page = scripted_tab.open(f"jobs/{place.name}/phases")
+    bar = scripted_tab.lane("worker-0").get_by_role("gridcell")
+    expect(bar).to_have_attribute("aria-label", re.compile("succeeded, .*pulled images for 20 s, on node-0"))
+    phases = [
+        ("pending", 10),
+        ("preparing", 5),
+        ("pulling", 20),
+        ("preparing", 5),
+        ("running", 40),
+        ("ending", 20),
+    ]
+    drawn = bar.locator("i")
+    expect(drawn).to_have_count(len(phases))
+    found = drawn.evaluate_all(
+        "(all) => all.map((each) => [each.className, each.getBoundingClientRect().width])"
+    )
+    total = sum(width for _, width in found)
+    shares = [(name.removeprefix("phase-"), 100 * width / total) for name, width in found]
+    assert shares == [(name, pytest.approx(seconds, abs=1)) for name, seconds in phases]
+    colours = drawn.evaluate_all("(all) => all.map((each) => getComputedStyle(each).background)")
+    assert len(set(colours)) == len({name for name, _ in phases})
+    expect(page.locator(".axis .event")).to_have_count(2)
+
+
+def test_frequent_changes_do_not_interrupt_a_slow_timeline(place: Place, scripted_tab: Tab) -> None:
+    large_jobs.create(place, "large", 3)
+    page = scripted_tab.page
+    held: list[Route] = []
+    failed: list[str] = []
+    page.route("**/timeline", lambda route: route.continue_() if len(held) else held.append(route))
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    scripted_tab.open(f"jobs/{place.name}/large")
+    # The server sends at most one change per second, after which the page reads the timeline again.
+    for running in (2, 3, 2, 3):
+        status = {"summary": {"running": running, "tasks": 3}}
+        place.client.patch(f"{place.framework_path('large')}/status", {"status": status}).expect(200)
+        expect(page.locator(".lead")).to_contain_text(f"{running} of 3 tasks")
+    wait_for("the first request", lambda: held)
+    assert not [url for url in failed if url.endswith("/timeline")]
+    held[0].continue_()
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "3")
 
 
 def test_ten_failures_are_told_apart(tab: Tab) -> None:

@@ -3,10 +3,12 @@
 import re
 
 import dashboard_jobs
+import large_jobs
 import pytest
 from dashboard_tabs import Tab
 from playwright.sync_api import expect
 from pods.commands import Local
+from scripted_cluster import Place
 
 
 def test_list_shows_state_verdict_tasks_and_progress(tab: Tab) -> None:
@@ -58,6 +60,69 @@ def test_jobs_are_sorted_by_name(tab: Tab) -> None:
     )
     page.get_by_role("columnheader", name="Job", exact=True).get_by_role("button").click()
     expect(page.locator("tbody tr").last).to_have_attribute("data-job", "default/broken")
+
+
+def test_pages_are_turned_and_in_the_url(place: Place, scripted_tab: Tab) -> None:
+    for number in range(101):
+        large_jobs.create(place, f"job-{number:03}", 1)
+    page = scripted_tab.open("jobs?sort=name")
+    rows, pager = page.locator("tbody tr"), page.get_by_role("navigation", name="Pages of the list")
+    following, previous = (pager.get_by_role("button", name=name) for name in ("Next", "Previous"))
+
+    def is_shown(number: int, pages: int, first: str, count: int) -> None:
+        expect(pager).to_contain_text(f"Page {number} of {pages}")
+        expect(rows).to_have_count(count)
+        expect(rows.first).to_have_attribute("data-job", f"{place.name}/{first}")
+        expect(page).to_have_url(re.compile(f"page={number}$") if number > 1 else re.compile("sort=name$"))
+
+    is_shown(1, 3, "job-000", 50)
+    expect(previous).to_be_disabled()
+    following.click()
+    is_shown(2, 3, "job-050", 50)
+    page.reload()
+    is_shown(2, 3, "job-050", 50)
+    following.click()
+    is_shown(3, 3, "job-100", 1)
+    expect(following).to_be_disabled()
+    page.go_back()
+    is_shown(2, 3, "job-050", 50)
+    previous.click()
+    is_shown(1, 3, "job-000", 50)
+    following.click()
+    page.get_by_role("button", name=re.compile("Running")).click()
+    expect(page).to_have_url(re.compile("sort=name&state=Running$"))
+    expect(pager).to_contain_text("Page 1 of 3")
+    following.click()
+    expect(page).to_have_url(re.compile("page=2"))
+    page.get_by_role("searchbox", name="Filter jobs").fill("job-09")
+    expect(rows).to_have_count(10)
+    expect(rows.first).to_have_attribute("data-job", f"{place.name}/job-090")
+    expect(page).to_have_url(re.compile("q=job-09$"))
+    expect(pager).to_have_count(0)
+
+
+def test_last_page_whose_jobs_are_deleted_is_replaced_by_the_one_before(
+    place: Place, scripted_tab: Tab
+) -> None:
+    for number in range(51):
+        large_jobs.create(place, f"job-{number:03}", 1)
+    page = scripted_tab.open("jobs?sort=name&page=2")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    place.client.delete(place.framework_path("job-050")).expect(200)
+    expect(rows).to_have_count(50)
+
+
+def test_text_typed_before_leaving_a_log_does_not_filter_the_jobs(tab: Tab) -> None:
+    page = tab.open("jobs/default/hello/logs")
+    page.get_by_role("log").wait_for()
+    page.get_by_role("searchbox", name="Search the whole logs").fill("nothing")
+    page.evaluate("location.hash = '#/jobs?ns=default'")
+    tab.row("hello").wait_for()
+    # This timer is later than that of the search.
+    page.evaluate("new Promise((done) => setTimeout(done, 500))")
+    assert "q=" not in page.url
+    expect(tab.row("hello")).to_be_visible()
 
 
 def test_new_and_deleted_jobs_appear_without_reloading(tab: Tab, local: Local) -> None:

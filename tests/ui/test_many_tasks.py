@@ -1,38 +1,21 @@
 """A job with 10,000 tasks."""
 
 import re
-from collections.abc import Iterator
 
-import dashboards
 import large_jobs
-import pytest
-import scripted_cluster
-from dashboard_tabs import WINDOW, Tab
-from playwright.sync_api import Browser, expect
+from dashboard_tabs import Tab
+from playwright.sync_api import expect
+from scripted_cluster import Place
 
 TASKS = 10_000
 MAX_LANES = 100
 """The document has only the lanes on the screen."""
 
 
-@pytest.fixture
-def tab(browser: Browser) -> Iterator[Tab]:
-    with scripted_cluster.running(has_controller=False) as cluster:
-        place = cluster.new_scripted_place()
-        large_jobs.create(place, "large", TASKS)
-        with dashboards.serving(place) as dashboard:
-            server = dashboard.server
-            context = browser.new_context(viewport=WINDOW)
-            made = Tab(context, f"http://127.0.0.1:{server.port}")
-            made.page.goto(f"{made.address}{server.login_path()}")
-            made.open(f"jobs/{place.name}/large")
-            yield made
-            assert not made.errors
-            context.close()
-
-
-def test_ten_thousand_tasks_are_scrolled_found_and_zoomed(tab: Tab) -> None:
-    page = tab.page
+def test_ten_thousand_tasks_are_scrolled_found_and_zoomed(place: Place, scripted_tab: Tab) -> None:
+    large_jobs.create(place, "large", TASKS)
+    tab = scripted_tab
+    page = tab.open(f"jobs/{place.name}/large")
     grid = page.get_by_role("grid")
     expect(grid).to_have_attribute("aria-rowcount", str(TASKS))
     lanes = page.locator(".lane")

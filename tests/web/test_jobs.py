@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import dashboards
 import jsonschema
 import pytest
 from dashboards import Answer, Browser, Dashboard
@@ -214,24 +215,6 @@ def test_timeline_has_a_bar_per_attempt(place: Place, browser: Browser) -> None:
     assert {"AttemptStarted", "TaskFailed"} <= {each["reason"] for each in timeline["events"]}
 
 
-def report_event(place: Place, pod: dict[str, Any], reason: str, seconds: float, message: str = "") -> None:
-    """Report an event of a pod, this long after its creation."""
-    metadata = pod["metadata"]
-    time = datetime.fromisoformat(metadata["creationTimestamp"]) + timedelta(seconds=seconds)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ")
-    involved = {"kind": "Pod", "namespace": place.name, "name": metadata["name"], "uid": metadata["uid"]}
-    body = {
-        "metadata": {"generateName": "event-", "namespace": place.name},
-        "involvedObject": involved,
-        "type": "Normal",
-        "reason": reason,
-        "message": message,
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
-    }
-    place.client.post(place.path("events"), body).expect(201)
-
-
 @pytest.mark.parametrize(
     ("reported", "phases"),
     [
@@ -281,7 +264,7 @@ def test_timeline_shows_when_images_were_pulled(
     place.wait_for("the task to know its pod", knows_its_pod)
     (pod,) = place.pods().values()
     for reason, seconds, message in reported:
-        report_event(place, pod, reason, seconds, message)
+        dashboards.report_event(place, pod, reason, seconds, message)
     timeline = browser.get(f"jobs/{place.name}/digits/timeline").expect(200).body
     (bar,) = (dict(zip(timeline["columns"], each, strict=True)) for each in timeline["bars"])
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp() * 1000

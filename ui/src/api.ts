@@ -206,16 +206,15 @@ function delayOf(round: number): number {
 
 /** Return whether the server answers. The response may also say that the session has expired. */
 async function probe(): Promise<boolean> {
-  let response: Response;
   try {
-    response = await fetch(`${BASE}session`, { cache: "no-store", signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
+    const response = await fetch(`${BASE}session`, { cache: "no-store", signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
+    if (response.status >= 500) return false;
+    if (response.status === 401) await errorOf(response);
+    else if (response.ok) session.set((await response.json()) as Session);
+    return true;
   } catch {
     return false;
   }
-  if (response.status >= 500) return false;
-  if (response.status === 401) await errorOf(response);
-  else if (response.ok) session.set((await response.json()) as Session);
-  return true;
 }
 
 // Streams

@@ -43,6 +43,8 @@ export function selectRows(jobs: Iterable<JobRow>, { text, states, sort, page, s
     if (order !== 0) return isDescending ? -order : order;
     return first.name < second.name ? -1 : 1;
   });
-  const items = keyed.slice((page - 1) * size, page * size).map(({ job }) => job);
-  return { items, total: found.length, counts, page, size };
+  // Jobs may have been deleted since the page was chosen.
+  const shown = Math.min(page, Math.max(1, Math.ceil(found.length / size)));
+  const items = keyed.slice((shown - 1) * size, shown * size).map(({ job }) => job);
+  return { items, total: found.length, counts, page: shown, size };
 }

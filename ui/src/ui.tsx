@@ -26,20 +26,33 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, keys: un
   const [round, setRound] = useState(0);
   const epoch = useStore(generation);
   const key = JSON.stringify(keys);
+  // A reload does not interrupt a load: frequent ones would keep a slow load from ever ending.
+  const isLoading = useRef(false);
+  const isStale = useRef(false);
   useEffect(() => {
     const abort = new AbortController();
+    isLoading.current = true;
+    isStale.current = false;
+    const ended = (state: () => void) => {
+      if (abort.signal.aborted) return;
+      isLoading.current = false;
+      state();
+      if (isStale.current) setRound((number) => number + 1);
+    };
     load(abort.signal).then(
-      (data) => abort.signal.aborted || setState({ key, data, error: null }),
-      (error: unknown) => {
-        const message = messageOf(error);
-        if (message !== null && !abort.signal.aborted) {
-          setState((old) => ({ key, data: old.key === key ? old.data : null, error: message }));
-        }
-      },
+      (data) => ended(() => setState({ key, data, error: null })),
+      (error: unknown) =>
+        ended(() => {
+          const message = messageOf(error);
+          if (message !== null) setState((old) => ({ key, data: old.key === key ? old.data : null, error: message }));
+        }),
     );
     return () => abort.abort();
   }, [key, round, epoch]);
-  const reload = useCallback(() => setRound((number) => number + 1), []);
+  const reload = useCallback(() => {
+    if (isLoading.current) isStale.current = true;
+    else setRound((number) => number + 1);
+  }, []);
   const isCurrent = state.key === key;
   return { data: isCurrent ? state.data : null, error: isCurrent ? state.error : null, reload };
 }
@@ -105,6 +118,17 @@ export function Problem({ text, retry }: { text: string | null; retry?: () => vo
     <p class="problem" role="alert">
       {text} {retry && <button type="button" onClick={retry}>Retry</button>}
     </p>
+  );
+}
+
+/** A closed section. Its contents are drawn while it is open. */
+export function Unfolding({ title, children }: { title: string; children: () => ComponentChildren }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{title}</summary>
+      {isOpen && children()}
+    </details>
   );
 }
 

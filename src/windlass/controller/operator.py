@@ -63,6 +63,9 @@ class Operator:
             frameworks=self._frameworks,
             queue_depth=self._queue_depth,
             is_leader=lambda: self._session is not None,
+            finished_counts=lambda: (
+                (0, 0) if self._session is None else self._session.cache.finished_counts()
+            ),
         )
         user_agent = f"windlass-controller/{__version__} ({identity})"
         self._transport = Transport(

@@ -30,6 +30,7 @@ MAX_DELAY_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 300.0
 """A larger Retry-After is reduced to this."""
 FAILURES_BEFORE_RELIST = 5
+BAD_REQUEST = 400
 WATCH_SECONDS = (240.0, 480.0)
 """Range of watch timeouts: they vary so that the watches of many clients do not end together."""
 GRACE_SECONDS = 30.0
@@ -37,7 +38,8 @@ GRACE_SECONDS = 30.0
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A consistent list of all selected objects. Any other object does not exist or does not match the selectors."""
+    """A consistent list of all selected objects. Any other object does not exist, does not match the selectors, or is
+    omitted (see `Reflector`)."""
 
     items: Sequence[msgspec.Raw]
     resource_version: str
@@ -81,7 +83,8 @@ class Source(Protocol):
 class Reflector:
     """Lists and watches one resource. `receive` is called in the order of the changes and must not block.
 
-    With `accepts_protobuf`, the objects in the events may be protobuf.
+    With `accepts_protobuf`, the objects in the events may be protobuf. `first_field_selector` is for the first list
+    only, and ignored if the server does not support it. Lists omit the objects for which `is_listed` returns False.
     """
 
     def __init__(
@@ -92,6 +95,8 @@ class Reflector:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        first_field_selector: str = "",
+        is_listed: Callable[[msgspec.Raw], bool] | None = None,
         receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None] = _ignore,
         accepts_protobuf: bool = False,
@@ -107,6 +112,8 @@ class Reflector:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._first_field_selector = first_field_selector
+        self._is_listed = is_listed
         self._receive = receive
         self._on_error = on_error
         self._accepts_protobuf = accepts_protobuf
@@ -148,8 +155,10 @@ class Reflector:
             await self._sleep(backoff_seconds(failures, self._randomness(), retry_after))
 
     async def _list(self) -> None:
+        listed = await self._first_list() if self._first_field_selector else None
         try:
-            listed = await self._pages(self._page_size)
+            if listed is None:
+                listed = await self._pages(self._page_size)
         except ExpiredError:
             # The continue token has expired. A list in one page needs none.
             listed = await self._pages(0)
@@ -159,19 +168,39 @@ class Reflector:
         self._receive(listed)
         self.listed.set()
 
-    async def _pages(self, size: int) -> Listed:
+    async def _first_list(self) -> Listed | None:
+        """Return the selected objects in one page, which servers have in memory; None if they cannot select them."""
+        selector, self._first_field_selector = self._first_field_selector, ""
+        try:
+            return await self._pages(0, selector)
+        except ResponseError as error:
+            if error.failure.code != BAD_REQUEST:
+                self._first_field_selector = selector
+                raise
+            return None
+
+    async def _pages(self, size: int, field_selector: str = "") -> Listed:
         items: list[msgspec.Raw] = []
         token = ""
         while True:
-            page = await self._page(size, token)
-            items += page.objects
+            page = await self._page(size, token, field_selector)
+            if self._is_listed is None:
+                items += page.objects
+            else:
+                # A copy, because an item would keep its whole page in memory.
+                items += [item.copy() for item in page.objects if self._is_listed(item)]
             token = page.metadata.continue_
             if not token:
                 return Listed(items, page.metadata.resource_version)
 
-    async def _page(self, size: int, token: str) -> responses.Page:
+    async def _page(self, size: int, token: str, field_selector: str = "") -> responses.Page:
         request = requests.list_page(
-            self._resource, self._namespace, self._label_selector, size, token, self._field_selector
+            self._resource,
+            self._namespace,
+            self._label_selector,
+            size,
+            token,
+            field_selector or self._field_selector,
         )
         request = self._negotiated(request)
         body = await self._source.send(request, LIST_SECONDS)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from windlass.controller.engine import lease_guard
 from windlass.controller.engine.api import ConflictError, DeletedPods, Listed, RequestError
 from windlass.controller.engine.http_api import HttpApi
-from windlass.controller.engine.keys import key_of
+from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError
 from windlass.decide.types import DeletePod, Reason
 from windlass.kubeapi.errors import ApiError
@@ -149,8 +149,9 @@ class SimulatedApi:
         )
         return await api.store_status(framework, status)
 
-    async def read_framework(self, framework: Framework) -> Framework | None:
-        read = partial(self._server.frameworks.get, key_of(framework))
+    async def read_framework(self, framework: Framework | FrameworkKey) -> Framework | None:
+        key = framework if isinstance(framework, FrameworkKey) else key_of(framework)
+        read = partial(self._server.frameworks.get, key)
         return await self._send("read_framework", read)
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:

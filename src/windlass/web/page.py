@@ -18,9 +18,13 @@ _CONTENT_TYPES = {
     ".woff2": "font/woff2",
 }
 NOT_BUILT = (
-    "The page is not built: run `make ui` in the source folder of Windlass (needs Node.js), or install a wheel that "
+    "the page is not built: run `make ui` in the source folder of Windlass (needs Node.js), or install a wheel that "
     "contains it. The API works: see /api/v1/openapi.json."
 )
+
+
+def is_built() -> bool:
+    return (STATIC / "index.html").is_file()
 
 
 async def serve(request: web.Request, folder: Path = STATIC) -> web.StreamResponse:
@@ -35,7 +39,7 @@ async def serve(request: web.Request, folder: Path = STATIC) -> web.StreamRespon
     if not is_file:
         file = folder / "index.html"
         if not file.is_file():
-            return text_page(NOT_BUILT, status=200 if not path else 404)
+            return text_page(f"{NOT_BUILT[0].upper()}{NOT_BUILT[1:]}", status=200 if not path else 404)
     # The names of assets contain a digest of their contents.
     caching = "public, max-age=31536000, immutable" if path.startswith("assets/") else "no-cache"
     content_type = _CONTENT_TYPES.get(file.suffix, "application/octet-stream")

@@ -41,7 +41,9 @@ class Following:
         resource: Resource,
         *,
         namespace: str,
-        label_selector: str,
+        label_selector: str = "",
+        first_field_selector: str = "",
+        is_listed: Callable[[msgspec.Raw], bool] | None = None,
         receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None],
         accepts_protobuf: bool = False,
@@ -49,6 +51,8 @@ class Following:
         self.resource = resource
         self.namespace = namespace
         self.label_selector = label_selector
+        self.first_field_selector = first_field_selector
+        self.is_listed = is_listed
         self.says = receive
         self.on_error = on_error
 

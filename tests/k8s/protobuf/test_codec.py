@@ -166,10 +166,10 @@ def test_damaged_object_is_decoded_or_rejected(pod: dict[str, Any], data: st.Dat
         messages.envelope("v1", "Status", messages.entry(1, b"")),
         messages.envelope("v1", "Pod", b""),
         messages.envelope("v1", "Pod", messages.entry(1, b"\x0a\x05ab")),
-        messages.envelope("v1", "Pod", messages.entry(1, b"\x0b\x0c")),
+        messages.envelope("v1", "Pod", messages.entry(1, b"\x0b")),
         messages.envelope("v1", "Pod", messages.entry(1, messages.entry(5, b"\xff"))),
     ],
-    ids=["empty", "JSON", "no type", "Status", "no metadata", "truncated", "group", "not UTF-8"],
+    ids=["empty", "JSON", "no type", "Status", "no metadata", "truncated", "unfinished group", "not UTF-8"],
 )
 def test_invalid_object_is_rejected(body: bytes) -> None:
     with pytest.raises(DecodeError):

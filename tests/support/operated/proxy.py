@@ -112,6 +112,8 @@ class Exchange(msgspec.Struct, frozen=True):
     asked: ProxiedRequest
     code: int
     """The status code of the answer; 0 if there was none."""
+    size: int = 0
+    """Number of bytes of the answer; 0 for a watch."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -269,7 +271,7 @@ class Proxy:
                 self.exchanges.append(Exchange(asked, answer.status))
                 return await self._stream(request, asked, answer)
             body = await answer.read()
-            self.exchanges.append(Exchange(asked, answer.status))
+            self.exchanges.append(Exchange(asked, answer.status, len(body)))
             if verdict.is_answer_lost:
                 return _broken(request)
             return web.Response(body=body, status=answer.status, headers=_passed_back(answer))

@@ -8,7 +8,7 @@ import { go, href, setQuery } from "../router";
 import { Status } from "../status";
 import { Timeline, type Selected } from "../timeline/timeline";
 import type { AttemptDetail, JobDetail, TimelineData } from "../types";
-import { notify, Problem, type Loaded, useLoaded, useNow, useTitle } from "../ui";
+import { notify, Problem, type Loaded, Unfolding, useLoaded, useNow, useTitle } from "../ui";
 import { Progress, Resources, Retries, Tasks } from "./jobs";
 import { Logs } from "./logs";
 import { MetricsPage } from "./metrics";
@@ -90,7 +90,7 @@ function useJob(namespace: string, name: string): { job: JobDetail | null; error
       },
       error: ({ code, message }: { code: string; message: string }) => {
         // What the viewer may not see any more is not shown any more.
-        setForbidden(code === "forbidden");
+        if (code === "forbidden") setForbidden(true);
         setProblem(message);
       },
     }).catch((error: unknown) => abort.signal.aborted || setProblem(messageOf(error)));
@@ -245,7 +245,11 @@ function Details({ job, selected }: { job: JobDetail; selected: Selected }) {
   const { lane, attempt, taskAttempt } = selected;
   const path = jobPath(job.namespace, job.name, `/attempts/${attempt}/tasks/${lane}/${taskAttempt}`);
   const { data, error, reload } = useLoaded((signal) => request<AttemptDetail>(path, { signal }), [path]);
-  useEffect(reload, [job]);
+  const known = useRef(job);
+  useEffect(() => {
+    if (known.current !== job) reload();
+    known.current = job;
+  }, [job]);
   return (
     <aside class="details" aria-label={`Attempt ${taskAttempt} of ${lane}`}>
       <div class="title">
@@ -328,33 +332,34 @@ function Events({ data }: { data: TimelineData }) {
   const shown = data.events.slice(-EVENTS_SHOWN).reverse();
   if (shown.length === 0) return null;
   return (
-    <details>
-      <summary>Events ({data.events.length})</summary>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Events">
-        <table>
-          <thead>
-            <tr>
-              <th>Time</th>
-              <th>Type</th>
-              <th>Reason</th>
-              <th>Object</th>
-              <th>Message</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map(({ time, reason, message, object, type }, position) => (
-              <tr key={position}>
-                <td class="number">{dateTime(time)}</td>
-                <td class={type === "Warning" ? "tone-waiting" : ""}>{type}</td>
-                <td>{reason}</td>
-                <td>{object}</td>
-                <td class="text">{visible(message)}</td>
+    <Unfolding title={`Events (${data.events.length})`}>
+      {() => (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Events">
+          <table>
+            <thead>
+              <tr>
+                <th>Time</th>
+                <th>Type</th>
+                <th>Reason</th>
+                <th>Object</th>
+                <th>Message</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </details>
+            </thead>
+            <tbody>
+              {shown.map(({ time, reason, message, object, type }, position) => (
+                <tr key={position}>
+                  <td class="number">{dateTime(time)}</td>
+                  <td class={type === "Warning" ? "tone-waiting" : ""}>{type}</td>
+                  <td>{reason}</td>
+                  <td>{object}</td>
+                  <td class="text">{visible(message)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Unfolding>
   );
 }
 
@@ -368,39 +373,38 @@ function TaskTable({ job }: { job: JobDetail }) {
   if (job.tasks.length === 0) return null;
   const shown = ordered.slice(0, TASKS_SHOWN);
   return (
-    <details>
-      <summary>
-        Tasks ({shown.length === total ? total : `${shown.length} of ${total}`})
-      </summary>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Tasks">
-        <table>
-          <thead>
-            <tr>
-              <th>Task</th>
-              <th>State</th>
-              <th>Node</th>
-              <th>Pod</th>
-              <th>Message</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((task) => (
-              <tr key={`${task.role}-${task.index}`}>
-                <td>
-                  {task.role}-{task.index}
-                </td>
-                <td>
-                  <Status state={task.state} />
-                </td>
-                <td>{task.node}</td>
-                <td>{task.podName}</td>
-                <td class="text">{visible(task.message)}</td>
+    <Unfolding title={`Tasks (${shown.length === total ? total : `${shown.length} of ${total}`})`}>
+      {() => (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Tasks">
+          <table>
+            <thead>
+              <tr>
+                <th>Task</th>
+                <th>State</th>
+                <th>Node</th>
+                <th>Pod</th>
+                <th>Message</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </details>
+            </thead>
+            <tbody>
+              {shown.map((task) => (
+                <tr key={`${task.role}-${task.index}`}>
+                  <td>
+                    {task.role}-{task.index}
+                  </td>
+                  <td>
+                    <Status state={task.state} />
+                  </td>
+                  <td>{task.node}</td>
+                  <td>{task.podName}</td>
+                  <td class="text">{visible(task.message)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Unfolding>
   );
 }
 

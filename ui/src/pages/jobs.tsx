@@ -78,7 +78,7 @@ export function Jobs({ namespace, query }: { namespace: string; query: URLSearch
         />
       )}
       {shown && shown.total === 0 && <Empty isFiltered={selection.text !== "" || selection.states.length > 0} />}
-      {shown && shown.total > SIZE && <Pager page={selection.page} pages={Math.ceil(shown.total / SIZE)} />}
+      {shown && shown.total > SIZE && <Pager page={shown.page} pages={Math.ceil(shown.total / SIZE)} />}
     </>
   );
 }
@@ -143,6 +143,7 @@ function Filters({ selection, counts }: { selection: Selection; counts: Record<s
   const [text, setText] = useState(selection.text);
   const typing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => setText(selection.text), [selection.text]);
+  useEffect(() => () => clearTimeout(typing.current), []);
   const states = [...new Set([...Object.keys(counts).filter((state) => counts[state]! > 0), ...selection.states])].sort();
   const toggle = (state: string) => {
     const chosen = selection.states.includes(state)

@@ -309,6 +309,7 @@ function Search({
   const [typed, setTyped] = useState(text);
   const typing = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => setTyped(text), [text]);
+  useEffect(() => () => clearTimeout(typing.current), []);
   const search = (value: string) => {
     clearTimeout(typing.current);
     setQuery({ q: value });

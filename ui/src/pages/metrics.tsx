@@ -43,6 +43,7 @@ export function MetricsPage({ job, query }: { job: JobDetail; query: URLSearchPa
   }, [isRunning, path]);
   const groups = useMemo(() => (data ? groupsOf(data) : []), [data]);
   const [text, setText] = useState(task);
+  useEffect(() => setText(task), [task]);
   return (
     <>
       <div class="toolbar">

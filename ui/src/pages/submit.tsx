@@ -216,7 +216,7 @@ function Plan({ text, namespace, jobs }: { text: string; namespace: string; jobs
       setProblem(null);
     } catch (error) {
       setPlan(null);
-      setProblem(messageOf(error));
+      setProblem(messageOf(error) ?? "The server does not answer.");
     } finally {
       setBusy(false);
     }
@@ -291,7 +291,7 @@ function SubmitForm({
     try {
       setDone(await request<SubmitResult>("files/submit", { method: "POST", body: { text, namespace, rerun }, timeout: LONG_MS }));
     } catch (error) {
-      setProblem(messageOf(error));
+      setProblem(messageOf(error) ?? "The server does not answer. Look at the list of jobs before you submit again.");
     } finally {
       setBusy(false);
     }

@@ -1,6 +1,6 @@
 /** Lanes, bars and phases of a timeline, without drawing. Times are milliseconds since 1970. */
 
-import type { Outcome, TimelineData } from "../types";
+import type { Cell, Outcome, TimelineData } from "../types";
 
 export interface Bar {
   role: string;
@@ -40,53 +40,53 @@ export interface Phase {
   to: number;
 }
 
+type Columns = [number, number, number, number, number];
+
 /** Return one lane per task, ordered by role (in the order of the job) and index. */
 export function lanesOf(data: TimelineData): Lane[] {
-  const at = Object.fromEntries(data.columns.map((name, index) => [name, index])) as Record<string, number | undefined>;
+  const column = (name: string) => data.columns.indexOf(name);
+  const text = (row: Cell[], at: number) => String(row[at] ?? "");
+  const number = (row: Cell[], at: number) => {
+    const value = row[at];
+    return typeof value === "number" ? value : null;
+  };
+  const [role, index, attempt, taskAttempt, node] = ["role", "index", "attempt", "taskAttempt", "node"].map(column) as Columns;
+  const [created, scheduled, pulling, pulled, started] = ["created", "scheduled", "pulling", "pulled", "started"].map(column) as Columns;
+  const [ending, finished, outcome, exitCode, failureClass] = ["ending", "finished", "outcome", "exitCode", "class"].map(column) as Columns;
   const lanes = new Map<string, Lane>();
   const roles: string[] = [];
   for (const row of data.bars) {
-    const text = (name: string) => {
-      const column = at[name];
-      return column === undefined ? "" : String(row[column] ?? "");
+    const bar: Bar = {
+      role: text(row, role),
+      index: number(row, index) ?? 0,
+      attempt: number(row, attempt) ?? 0,
+      taskAttempt: number(row, taskAttempt) ?? 0,
+      node: text(row, node),
+      created: number(row, created) ?? number(row, started) ?? data.start,
+      scheduled: number(row, scheduled),
+      pulling: number(row, pulling),
+      pulled: number(row, pulled),
+      started: number(row, started),
+      ending: number(row, ending),
+      finished: number(row, finished),
+      outcome: text(row, outcome) as Outcome,
+      exitCode: number(row, exitCode),
+      failureClass: text(row, failureClass),
     };
-    const number = (name: string) => {
-      const column = at[name];
-      const value = column === undefined ? null : row[column];
-      return typeof value === "number" ? value : null;
-    };
-    const role = text("role");
-    const index = number("index") ?? 0;
-    const name = `${role}-${index}`;
-    let lane = lanes.get(name);
-    if (!lane) {
-      if (!roles.includes(role)) roles.push(role);
-      lanes.set(name, (lane = { name, role, index, bars: [] }));
+    const name = `${bar.role}-${bar.index}`;
+    const lane = lanes.get(name);
+    if (lane) {
+      lane.bars.push(bar);
+      continue;
     }
-    const started = number("started");
-    lane.bars.push({
-      role,
-      index,
-      attempt: number("attempt") ?? 0,
-      taskAttempt: number("taskAttempt") ?? 0,
-      node: text("node"),
-      created: number("created") ?? started ?? data.start,
-      scheduled: number("scheduled"),
-      pulling: number("pulling"),
-      pulled: number("pulled"),
-      started,
-      ending: number("ending"),
-      finished: number("finished"),
-      outcome: text("outcome") as Outcome,
-      exitCode: number("exitCode"),
-      failureClass: text("class"),
-    });
+    if (roles.at(-1) !== bar.role && !roles.includes(bar.role)) roles.push(bar.role);
+    lanes.set(name, { name, role: bar.role, index: bar.index, bars: [bar] });
   }
   const order = new Map(roles.map((role, position) => [role, position]));
   const sorted = [...lanes.values()].sort(
     (first, second) => order.get(first.role)! - order.get(second.role)! || first.index - second.index,
   );
-  for (const lane of sorted) lane.bars.sort((first, second) => first.created - second.created);
+  for (const { bars } of sorted) if (bars.length > 1) bars.sort((first, second) => first.created - second.created);
   return sorted;
 }
 

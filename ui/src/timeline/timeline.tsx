@@ -436,19 +436,19 @@ function Overview({
     const found = density(lanes, limits, now, columns);
     const most = Math.max(1, ...sums(found.pending, found.running));
     context.globalAlpha = 0.6;
-    const colourOf = { running: colour("--busy"), pending: colour("--waiting"), failed: colour("--bad") };
+    const heightOf = (number: number | undefined) => ((number ?? 0) / most) * (height - 4);
+    context.fillStyle = colour("--busy");
     for (let column = 0; column < columns; column++) {
-      const running = ((found.running[column] ?? 0) / most) * (height - 4);
-      const pending = ((found.pending[column] ?? 0) / most) * (height - 4);
-      context.fillStyle = colourOf.running;
-      context.fillRect(column, height - running, 1, running);
-      context.fillStyle = colourOf.pending;
-      context.fillRect(column, height - running - pending, 1, pending);
-      if (found.failed[column]) {
-        context.fillStyle = colourOf.failed;
-        context.fillRect(column - 1, 0, 3, 4);
-      }
+      const running = heightOf(found.running[column]);
+      if (running > 0) context.fillRect(column, height - running, 1, running);
     }
+    context.fillStyle = colour("--waiting");
+    for (let column = 0; column < columns; column++) {
+      const pending = heightOf(found.pending[column]);
+      if (pending > 0) context.fillRect(column, height - heightOf(found.running[column]) - pending, 1, pending);
+    }
+    context.fillStyle = colour("--bad");
+    for (let column = 0; column < columns; column++) if (found.failed[column]) context.fillRect(column - 1, 0, 3, 4);
   }, [lanes, limits.from, limits.to, palette]);
   const timeAt = (event: PointerEvent) => {
     const box = canvas.current!.getBoundingClientRect();

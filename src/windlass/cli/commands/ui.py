@@ -111,6 +111,7 @@ async def _serve(
     import msgspec
 
     from windlass.client import connection
+    from windlass.web import page
     from windlass.web.schema import Mode
     from windlass.web.server import Server
 
@@ -130,6 +131,8 @@ async def _serve(
                     "the dashboard is running until Ctrl-C"
                     + ("; the link works once" if options.mode is Mode.LINK else "")
                 )
+                if not page.is_built():
+                    errors.note(page.NOT_BUILT)
                 sys.stdout.flush()
                 if opens or (opens is None and options.mode is Mode.LINK and _has_display()):
                     await asyncio.to_thread(_open, link)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from windlass.controller.engine.keys import FrameworkKey
 from windlass.decide.types import DeletePod, Reason
 from windlass.model.base import Json
 from windlass.model.failures import ApiFailure
@@ -72,7 +73,7 @@ class Api(Protocol):
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         """Store the status if the resourceVersion of the Framework has not changed. Return the stored Framework."""
 
-    async def read_framework(self, framework: Framework) -> Framework | None:
+    async def read_framework(self, framework: Framework | FrameworkKey) -> Framework | None:
         """Return the Framework as it is stored; None if it does not exist or is invalid."""
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...

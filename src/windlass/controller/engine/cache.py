@@ -4,6 +4,8 @@ The answer to a request is the newest state of an object: it is recorded at once
 The UIDs of objects are kept after their deletion (`known`): if the UID of an object is known, but the object is not
 recorded, it has been deleted. A deleted Framework is kept until its objects are deleted. An answer for a Framework that
 is no longer kept, or that was created again meanwhile, is ignored.
+
+A finished Framework without objects is replaced by a `Finished`, so that many of them need little memory.
 """
 
 from collections import OrderedDict
@@ -12,7 +14,7 @@ from datetime import datetime
 
 from windlass.controller.engine.api import DeletedPods, Listed
 from windlass.controller.engine.expectations import Expectations
-from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.controller.engine.keys import Finished, FrameworkKey, key_of
 from windlass.controller.engine.related_objects import (
     FrameworkName,
     Kind,
@@ -36,6 +38,7 @@ MAX_TOMBSTONES = 10_000
 class Cache:
     def __init__(self) -> None:
         self._frameworks: dict[FrameworkKey, Framework] = {}
+        self._finished: dict[FrameworkKey, Finished] = {}
         self._tombstones: OrderedDict[FrameworkKey, int] = OrderedDict()
         """The resourceVersion as of which a Framework of that key was deleted. Older watch events are ignored."""
         self._invalid: dict[FrameworkKey, Framework] = {}
@@ -57,6 +60,20 @@ class Cache:
 
     def framework(self, key: FrameworkKey) -> Framework | None:
         return self._frameworks.get(key)
+
+    def finished(self, key: FrameworkKey) -> Finished | None:
+        return self._finished.get(key)
+
+    def finished_counts(self) -> tuple[int, int]:
+        """Return the number of finished Frameworks that the cache does not hold, and of their tasks."""
+        return len(self._finished), sum(finished.tasks for finished in self._finished.values())
+
+    def has_version(self, key: FrameworkKey, resource_version: str) -> bool:
+        """Return whether this is the cached version of a Framework, or the one that finished."""
+        current, finished = self._frameworks.get(key), self._finished.get(key)
+        if finished is not None:
+            return finished.resource_version == resource_version
+        return current is not None and current.metadata.resource_version == resource_version
 
     def observe(self, key: FrameworkKey, now: datetime, monotonic: float) -> Observed:
         """Return a view of a Framework's objects and of the outcomes of its actions, valid until the cache changes."""
@@ -109,13 +126,37 @@ class Cache:
         newest = self._tombstones.get(key, 0)
         if current is not None:
             newest = max(newest, version(current.metadata.resource_version))
+        finished = self._finished.get(key)
+        if finished is not None:
+            newest = max(newest, version(finished.resource_version))
         if newest and version(framework.metadata.resource_version) <= newest:
             return False
         last = self._invalid.pop(key, None) or current
+        self._finished.pop(key, None)
         self._frameworks[key] = framework
         if last is not None and last.uid != framework.uid:
             self._record_deleted(last)
         return True
+
+    def finish(self, framework: Framework, expires_at: datetime) -> bool:
+        """Replace a completed Framework by a `Finished`. Return False if it has objects or was changed."""
+        key, name = key_of(framework), (framework.namespace, framework.name)
+        related = self._related.get(name)
+        is_changed = self._frameworks.get(key) is not framework or key in self._other_controllers
+        if is_changed or framework.status is None or (related is not None and not related.is_empty):
+            return False
+        del self._frameworks[key]
+        tasks = framework.status.summary.tasks
+        self._finished[key] = Finished(framework.metadata.resource_version, expires_at, tasks)
+        self._expectations.pop(key, None)
+        self._forget_if_empty(name)
+        return True
+
+    def resume_finished(self, key: FrameworkKey, framework: Framework | None) -> None:
+        """Record a finished Framework as it was read, or that it does not exist."""
+        self._finished.pop(key, None)
+        if framework is not None:
+            self.put_framework(framework)
 
     def set_other_controller(self, key: FrameworkKey, name: str) -> None:
         """Record that another controller writes the Framework's status."""
@@ -178,6 +219,9 @@ class Cache:
         self._tombstones.move_to_end(key)
         if len(self._tombstones) > MAX_TOMBSTONES:
             self._tombstones.popitem(last=False)
+        finished = self._finished.get(key)
+        if finished is not None and version(finished.resource_version) <= version(as_of):
+            del self._finished[key]
         current = self._frameworks.get(key)
         if current is None or current.uid != framework.uid:
             return False

@@ -12,16 +12,19 @@ from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.api import Api, RequestError, UnknownOutcomeError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.keys import FrameworkKey
+from windlass.controller.engine.keys import Finished, FrameworkKey
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, decide_deletion
 from windlass.decide import types as decide_types
 from windlass.decide.types import CreatePod, Decision, Reason, Rules
 from windlass.model.framework import Framework
+from windlass.model.states import State
 from windlass.objects.pod import DEFAULT_POD_OPTIONS, PodOptions
 
 MAX_SLEEP = 600.0
 """Seconds after which a pass runs even if the next deadline is later: the wall clock may have been changed."""
+MAX_FINISHED_SLEEP = 6 * 3600.0
+"""The same for finished Frameworks, of which there may be many."""
 
 SETTLE_PER_TASK = 20e-6
 """Seconds per task for which changes of a Framework are collected into one pass. A pass over ten thousand tasks takes
@@ -115,10 +118,13 @@ class Executor:
 
         An exception that this method raises is a bug: the caller logs it and continues with the other Frameworks.
         """
+        if (finished := self._cache.finished(key)) is not None:
+            await self._resume_if_expired(key, finished)
         framework = self._cache.framework(key)
         if framework is None:
             self._pending.pop(key, None)
-            await self._clean_up(key)
+            if self._cache.finished(key) is None:
+                await self._clean_up(key)
             return
         pending = self._pending.setdefault(key, _PendingStatus())
         if pending.unanswered is not None and not await self._reread(key, framework, pending):
@@ -139,6 +145,31 @@ class Executor:
         self._queue.succeeded(key)
         if decision.actions and current is not None:
             self._queue.add(key)
+        elif self._finish(framework, decision):
+            self._pending.pop(key, None)
+
+    def _finish(self, framework: Framework, decision: Decision) -> bool:
+        """Drop a completed Framework from the cache until it expires. Return False if something is left to do."""
+        status = framework.status
+        if status is None or status.state is not State.COMPLETED or framework.is_deleting:
+            return False
+        is_settled = not decision.actions and decision.status == status
+        return is_settled and decision.wake_at is not None and self._cache.finish(framework, decision.wake_at)
+
+    async def _resume_if_expired(self, key: FrameworkKey, finished: Finished) -> None:
+        """Read a finished Framework that has expired into the cache."""
+        now = self._clock.now()
+        if now < finished.expires_at:
+            seconds = min((finished.expires_at - now).total_seconds(), MAX_FINISHED_SLEEP)
+            self._queue.add_at(key, self._clock.monotonic() + seconds)
+            return
+        try:
+            current = await self._api.read_framework(key)
+        except RequestError:
+            self._queue.retry(key, self._clock.monotonic())
+            return
+        if self._cache.finished(key) == finished:
+            self._cache.resume_finished(key, current)
 
     async def _clean_up(self, key: FrameworkKey) -> None:
         """Delete the remaining objects of a deleted Framework."""

@@ -21,6 +21,7 @@ from windlass.controller.engine.api import (
     UnknownOutcomeError,
 )
 from windlass.controller.engine.fair_slots import FairSlots
+from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
@@ -176,7 +177,7 @@ class HttpApi:
     def _is_blocked(self, group: str) -> bool:
         return self._monotonic() < self._blocked_until.get(group, 0.0)
 
-    async def read_framework(self, framework: Framework) -> Framework | None:
+    async def read_framework(self, framework: Framework | FrameworkKey) -> Framework | None:
         request = requests.get(frameworks(framework.group), framework.namespace, framework.name)
         try:
             found = _decoded(codec.read_framework, await self._request(request))

@@ -1,8 +1,12 @@
 """Lists and watches Frameworks, pods and ConfigMaps, and updates the cache and the queue.
 
 Pods and ConfigMaps are selected by label on the server, so only those of Frameworks arrive here.
+
+The first list of Frameworks omits the completed ones, which may be many: `load_completed` reads them later. API servers
+that support it (selectableFields, since Kubernetes 1.31) omit them; others send them all.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -15,14 +19,24 @@ from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.related_objects import Kind, RelatedObject, version
 from windlass.controller.other_controllers import OtherControllers
 from windlass.k8s import metadata
+from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.errors import ApiError
-from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
+from windlass.kubeapi.reflector import (
+    BAD_REQUEST,
+    LIST_SECONDS,
+    Changed,
+    Deleted,
+    Listed,
+    Reflector,
+    ResourceEvent,
+)
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import LogObjectSnapshot
+from windlass.model.states import State
 from windlass.wire import codec, snapshots
 from windlass.wire.codec import DecodeError, InvalidFramework
 from windlass.wire.snapshots import SnapshotTrigger
@@ -32,6 +46,12 @@ log = logging.getLogger(__name__)
 LABEL_SELECTOR = names.FRAMEWORK_NAME
 """Selects the objects that belong to a Framework."""
 ALL_NAMESPACES = ("",)
+_NOT_COMPLETED = f"status.state!={State.COMPLETED}"
+_COMPLETED = f"status.state={State.COMPLETED}"
+COMPLETED_BATCH = 50
+"""Number of completed Frameworks that are processed together, so that others wait for little time."""
+_BATCH_CHECK_SEC = 0.01
+_LOAD_RETRY_SEC = 10.0
 
 T = TypeVar("T")
 
@@ -67,10 +87,22 @@ class Informers:
         self._handlers = handlers
         self._namespaces = tuple(namespaces) or ALL_NAMESPACES
         self._snapshot_settings = snapshot_settings
+        self._listed: set[tuple[str, str]] = set()
+        """Groups and namespaces whose Frameworks have been listed."""
 
     def for_frameworks(self, group: str) -> list[Reflector]:
-        receive = partial(self._receive_frameworks, group)
-        return self._reflectors(frameworks(group), "", receive, is_built_in=False)
+        return [
+            Reflector(
+                self._transport,
+                frameworks(group),
+                namespace=namespace,
+                first_field_selector=_NOT_COMPLETED,
+                is_listed=partial(self._is_listed, group, namespace),
+                receive=_checked(partial(self._receive_frameworks, group, namespace)),
+                on_error=partial(self._handlers.on_error, frameworks(group)),
+            )
+            for namespace in self._namespaces
+        ]
 
     def for_config_maps(self) -> list[Reflector]:
         receive = partial(self._receive_objects, ConfigMapView, codec.decode_config_map)
@@ -85,8 +117,6 @@ class Informers:
         resource: Resource,
         selector: str,
         receive: Callable[[str, ResourceEvent], None],
-        *,
-        is_built_in: bool = True,
     ) -> list[Reflector]:
         """Return a reflector for each namespace. It calls `receive` with the namespace and the event."""
         return [
@@ -96,7 +126,7 @@ class Informers:
                 namespace=namespace,
                 label_selector=selector,
                 receive=_checked(partial(receive, namespace)),
-                accepts_protobuf=is_built_in,
+                accepts_protobuf=True,
                 on_error=partial(self._handlers.on_error, resource),
             )
             for namespace in self._namespaces
@@ -108,6 +138,7 @@ class Informers:
         match event:
             case Listed(items, version):
                 self._frameworks_listed(items, version, namespace, group)
+                self._listed.add((group, namespace))
             case Changed(data):
                 self._framework_changed(data, group)
             case Deleted(data):
@@ -151,8 +182,52 @@ class Informers:
             identity = metadata.decode_identity(data).metadata
         except (msgspec.DecodeError, RecursionError):
             return False
-        current = self._cache.framework(FrameworkKey(group, identity.namespace, identity.name))
-        return current is not None and current.metadata.resource_version == identity.resource_version
+        key = FrameworkKey(group, identity.namespace, identity.name)
+        return self._cache.has_version(key, identity.resource_version)
+
+    def _is_listed(self, group: str, namespace: str, data: msgspec.Raw) -> bool:
+        """Return whether a list has to contain the Framework: for the first list, unless it is completed; for later
+        lists, unless the cache has it as finished."""
+        if not _is_completed(data):
+            return True
+        if (group, namespace) not in self._listed:
+            return False
+        identity = metadata.decode_identity(data).metadata
+        finished = self._cache.finished(FrameworkKey(group, identity.namespace, identity.name))
+        return finished is None or finished.resource_version != identity.resource_version
+
+    async def load_completed(self, group: str, are_passes_due: Callable[[], bool]) -> None:
+        """Read the completed Frameworks that the first list has omitted, and wait until their passes have run."""
+        for namespace in self._namespaces:
+            selector, token = _COMPLETED, ""
+            while True:
+                request = requests.list_page(
+                    frameworks(group), namespace, continue_token=token, field_selector=selector
+                )
+                try:
+                    page = responses.decode_page(await self._transport.send(request, LIST_SECONDS))
+                except errors.ApiError as error:
+                    if isinstance(error, errors.ResponseError) and error.failure.code == BAD_REQUEST:
+                        selector = ""
+                    else:
+                        self._handlers.on_error(frameworks(group), error)
+                        await asyncio.sleep(_LOAD_RETRY_SEC)
+                    token = ""
+                    continue
+                await self._receive_completed(group, page.objects, are_passes_due)
+                token = page.metadata.continue_
+                if not token:
+                    break
+
+    async def _receive_completed(
+        self, group: str, items: Sequence[msgspec.Raw], are_passes_due: Callable[[], bool]
+    ) -> None:
+        completed = [item for item in items if _is_completed(item)]
+        for start in range(0, len(completed), COMPLETED_BATCH):
+            for data in completed[start : start + COMPLETED_BATCH]:
+                self._framework_changed(data, group)
+            while are_passes_due():
+                await asyncio.sleep(_BATCH_CHECK_SEC)
 
     def _invalidate(self, invalid: InvalidFramework) -> None:
         self._cache.invalidate(_key_of_invalid(invalid))
@@ -229,6 +304,25 @@ def _checked(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEven
             log.exception("internal error while processing a watch event")
 
     return receive_checked
+
+
+class _State(msgspec.Struct, frozen=True):
+    state: str = ""
+
+
+class _WithState(msgspec.Struct, frozen=True):
+    status: _State | None = None
+
+
+_decode_state = msgspec.json.Decoder(_WithState).decode
+
+
+def _is_completed(data: msgspec.Raw) -> bool:
+    try:
+        status = _decode_state(data).status
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return status is not None and status.state == State.COMPLETED
 
 
 def _read(data: msgspec.Raw) -> Framework | InvalidFramework | None:

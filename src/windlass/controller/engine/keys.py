@@ -1,5 +1,6 @@
 """Keys that identify Frameworks. They contain the API group: each group may have a Framework of the same name."""
 
+from datetime import datetime
 from typing import NamedTuple
 
 from windlass.model.framework import Framework
@@ -12,6 +13,14 @@ class FrameworkKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} ({self.group})"
+
+
+class Finished(NamedTuple):
+    """A completed Framework for which nothing is left to do until it expires."""
+
+    resource_version: str
+    expires_at: datetime
+    tasks: int
 
 
 def key_of(framework: Framework) -> FrameworkKey:

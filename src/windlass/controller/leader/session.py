@@ -170,10 +170,17 @@ class LeaderSession:
             self._are_objects_listed = True
             self._workers.enqueue(self.cache.keys())
             tasks.create_task(self._workers.run())
+            tasks.create_task(self._load_completed([group for group in names.GROUPS if group not in missing]))
             log.info("controller is working", extra={"frameworks": len(tuple(self.cache.keys()))})
             while missing:
                 await asyncio.sleep(RECHECK_SEC)
-                missing = await self._watch_frameworks(tasks, missing)
+                before, missing = missing, await self._watch_frameworks(tasks, missing)
+                if found := [group for group in before if group not in missing]:
+                    tasks.create_task(self._load_completed(found))
+
+    async def _load_completed(self, groups: Sequence[str]) -> None:
+        for group in groups:
+            await self._informers.load_completed(group, lambda: len(self.queue) > 0)
 
     async def _watch_frameworks(self, tasks: asyncio.TaskGroup, groups: Sequence[str]) -> tuple[str, ...]:
         """Watch the Frameworks of the groups that are served. Return the other groups."""

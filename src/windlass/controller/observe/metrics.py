@@ -57,7 +57,10 @@ class Metrics:
         frameworks: Callable[[], Iterable[Framework]],
         queue_depth: Callable[[], int],
         is_leader: Callable[[], bool],
+        finished_counts: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
+        """`finished_counts` returns the number of completed Frameworks that are not in `frameworks`, and of their
+        tasks."""
         self._clock = clock
         self._registry = registry = prometheus.CollectorRegistry()
         self._gangs = _Gangs()
@@ -99,7 +102,7 @@ class Metrics:
         build = prometheus.Info("windlass_build", "The version of Windlass.", registry=registry)
         build.info({"version": __version__})
         prometheus.ProcessCollector(registry=registry)
-        registry.register(_StateCollector(frameworks, queue_depth, is_leader))
+        registry.register(_StateCollector(frameworks, finished_counts, queue_depth, is_leader))
         # The series of these counters are created now, because `rate` does not see the first increment of a new one.
         for level in RETRY_LEVELS:
             for retry_class in RETRY_CLASSES:
@@ -178,10 +181,12 @@ class _StateCollector(Collector):
     def __init__(
         self,
         frameworks: Callable[[], Iterable[Framework]],
+        finished_counts: Callable[[], tuple[int, int]],
         queue_depth: Callable[[], int],
         is_leader: Callable[[], bool],
     ) -> None:
         self._frameworks = frameworks
+        self._finished_counts = finished_counts
         self._queue_depth = queue_depth
         self._is_leader = is_leader
         self._task_counts: dict[str, tuple[str, Mapping[State, int]]] = {}
@@ -201,6 +206,10 @@ class _StateCollector(Collector):
             frameworks[_state(framework)] += 1
             tasks.update(current[1])
         self._task_counts = counted
+        finished, finished_tasks = self._finished_counts()
+        if finished:
+            frameworks[State.COMPLETED] += finished
+            tasks[State.COMPLETED] += finished_tasks
         yield _by_state("windlass_frameworks", "Frameworks, by state.", frameworks)
         yield _by_state("windlass_tasks", "Tasks of all Frameworks, by state.", tasks)
         yield GaugeMetricFamily(

@@ -21,6 +21,7 @@ _Append = Callable[[Any, Memo], bytes]
 
 _RANGES = {"int32": 2**31, "int64": 2**63}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHORT = 128
 _NOT_ENCODABLE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
@@ -110,8 +111,16 @@ def _key(text: str) -> bytes:
 
 def _pair_of_texts(key: str, text: str) -> bytes:
     """Encode an entry of a map of strings, or a variable with a value."""
+    return _short_pair(key, text) if len(text) <= _SHORT else _pair(key, text)
+
+
+def _pair(key: str, text: str) -> bytes:
     content = text.encode()
     return _key(key) + b"\x12" + size_of(content) + content
+
+
+_short_pair = functools.lru_cache(maxsize=4096)(_pair)
+"""Each annotation of a pod is a variable too, and most are the same for all pods of an attempt."""
 
 
 def _single(number: int, type_name: str) -> _Append:

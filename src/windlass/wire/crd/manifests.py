@@ -45,6 +45,8 @@ PRINTER_COLUMNS = (
     ("Retries", "integer", ".status.retryPolicyStatus.totalRetriedCount", "Number of retries of the job."),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the Framework was created."),
 )
+SELECTABLE_FIELDS = (".status.state",)
+"""Fields for field selectors, since Kubernetes 1.31. Older servers drop this list."""
 GANG_PRINTER_COLUMNS = (
     ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
     ("Attempt", "string", ".spec.attemptInstanceUID", "Instance UID of the attempt."),
@@ -103,6 +105,7 @@ def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> J
         framework_schema(descriptions),
         subresources={"status": {}},
         additionalPrinterColumns=_columns(PRINTER_COLUMNS),
+        selectableFields=[{"jsonPath": path} for path in SELECTABLE_FIELDS],
     )
 
 
