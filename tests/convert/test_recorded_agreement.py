@@ -8,7 +8,7 @@ import pytest
 from agreement.cases import Case, Outcome
 from agreement.hollow import Hollow
 
-from agreement import comparison, converted, generate, recorded, run
+from agreement import comparison, converted, figures, generate, recorded, run
 from windlass.convert import job_rules
 
 QUIET = 0.3
@@ -16,7 +16,6 @@ SECONDS = 300
 SHORT_DELAY = 1
 """Seconds until a failed pod is replaced for the first time."""
 PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
-BEGIN, END = "<!-- differences -->\n", "<!-- end of differences -->"
 CASES_FOR_COVERAGE = 200
 
 
@@ -63,10 +62,15 @@ def test_generator_repeats_cases_for_a_seed() -> None:
     assert generate.cases("TFJob", 5, seed=7) != generate.cases("TFJob", 5, seed=8)
 
 
-def test_documentation_lists_the_differences() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    shown, _, after = rest.partition(END)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("differences", comparison.table()), ("agreement", figures.table(figures.read()))],
+)
+def test_documentation_shows_differences_and_figures(name: str, expected: str) -> None:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    shown, _, after = rest.partition(end)
     if os.environ.get("WINDLASS_REGENERATE"):
-        PAGE.write_text(f"{before}{BEGIN}{comparison.table()}\n{END}{after}")
-        shown = f"{comparison.table()}\n"
-    assert shown == f"{comparison.table()}\n"
+        PAGE.write_text(f"{before}{begin}{expected}\n{end}{after}")
+        shown = f"{expected}\n"
+    assert shown == f"{expected}\n"

@@ -97,7 +97,11 @@ def test_tfjob_verdict(replicas: str, spec: str, steps: list[str], expected: str
         ("ExitCode", "", ["exit 127 worker-0"], ("Failed", 1)),
         ("ExitCode", "", ["exit 128 worker-0", "exit 137 worker-0", "exit 0 worker-0"], ("Succeeded", 3)),
         ("ExitCode", "", ["exit 130 worker-0", "exit 1 worker-0"], ("Failed", 2)),
-        # backoffLimit is the sum of container restarts; only 0 limits the number of pods.
+        ("Never", "", ["delete worker-0"], ("Failed", 1)),
+        # backoffLimit is the sum of container restarts; only 0 forbids replacing failed pods, but not deleted ones.
+        ("Always", "backoffLimit: 0", ["delete worker-0", "delete worker-0"], ("Active", 3)),
+        ("ExitCode", "backoffLimit: 0", ["delete worker-0", "exit 1 worker-0"], ("Failed", 2)),
+        ("OnFailure", "backoffLimit: 0", ["disrupt worker-0"], ("Failed", 1)),
         ("OnFailure", "backoffLimit: 0", ["exit 1 worker-0"], ("Failed", 1)),
         ("ExitCode", "backoffLimit: 0", ["exit 130 worker-0"], ("Failed", 1)),
         ("ExitCode", "backoffLimit: 1", ["exit 130 worker-0", "exit 130 worker-0"], ("Active", 3)),

@@ -16,7 +16,7 @@ from windlass.decide.types import (
     DeleteAttemptPods,
     DeletePod,
 )
-from windlass.model.framework import Framework
+from windlass.model.framework import Framework, StartAfter, StartCondition, TaskRoleSpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
 
@@ -25,7 +25,11 @@ replace = msgspec.structs.replace
 
 def started(tasks: int = 3) -> Framework:
     """Return a Framework whose ConfigMap exists and is stored."""
-    made = builders.framework("job", builders.role("worker", tasks))
+    return started_with(builders.role("worker", tasks))
+
+
+def started_with(*roles: TaskRoleSpec) -> Framework:
+    made = builders.framework("job", *roles)
     status = initial_status.framework_status(made, NOW)
     attempt = replace(status.attempt_status, config_map_uid="cm-1")
     return made.with_status(replace(status, state=State.ATTEMPT_PREPARING, attempt_status=attempt))
@@ -34,16 +38,23 @@ def started(tasks: int = 3) -> Framework:
 JOB = started()
 
 
-def with_tasks(framework: Framework, *tasks: TaskStatus) -> FrameworkStatus:
+def with_roles(framework: Framework, *tasks: tuple[TaskStatus, ...]) -> FrameworkStatus:
     status = framework.status
     assert status is not None
-    role = replace(status.attempt_status.roles[0], task_statuses=tasks)
-    return replace(status, attempt_status=replace(status.attempt_status, task_role_statuses=(role,)))
+    roles = tuple(
+        replace(role, task_statuses=each)
+        for role, each in zip(status.attempt_status.roles, tasks, strict=True)
+    )
+    return replace(status, attempt_status=replace(status.attempt_status, task_role_statuses=roles))
 
 
-def tasks_of(framework: Framework) -> tuple[TaskStatus, ...]:
+def with_tasks(framework: Framework, *tasks: TaskStatus) -> FrameworkStatus:
+    return with_roles(framework, tasks)
+
+
+def tasks_of(framework: Framework, role: int = 0) -> tuple[TaskStatus, ...]:
     assert framework.status is not None
-    return framework.status.attempt_status.roles[0].task_statuses
+    return framework.status.attempt_status.roles[role].task_statuses
 
 
 FIRST, SECOND, THIRD = tasks_of(JOB)
@@ -88,6 +99,22 @@ def test_may_wait_if_no_action_needs_the_stored_status(
     framework: Framework, wanted: FrameworkStatus, actions: Sequence[Action], expected: bool
 ) -> None:
     assert write_coalescing.may_wait(framework, wanted, actions) is expected
+
+
+@pytest.mark.parametrize("condition", list(StartCondition))
+def test_start_condition_is_stored_before_the_first_pod_of_the_waiting_role(
+    condition: StartCondition,
+) -> None:
+    waiting = replace(builders.role("worker", 2), start_after=(StartAfter("driver", condition),))
+    framework = started_with(builders.role("driver", 1), waiting)
+    driver, (first, second) = tasks_of(framework), tasks_of(framework, 1)
+    done = (replace(driver[0], state=State.COMPLETED),)
+    pods = (CreatePod("worker", 0), CreatePod("worker", 1))
+    assert not write_coalescing.may_wait(framework, with_roles(framework, done, (first, second)), pods)
+    assert write_coalescing.may_wait(framework, with_roles(framework, driver, (first, second)), pods)
+    run = replace(first, state=State.ATTEMPT_RUNNING)
+    has_started = framework.with_status(with_roles(framework, driver, (run, second)))
+    assert write_coalescing.may_wait(has_started, with_roles(has_started, done, (run, second)), pods[1:])
 
 
 def test_equal_task_is_not_the_stored_task() -> None:

@@ -16,6 +16,7 @@ from windlass.convert.conversion import Draft, Keys
 from windlass.convert.fields import METADATA, Fields
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.completion import CompletionCode
 
 API_VERSION = "kubeflow.org/v1"
 
@@ -26,6 +27,11 @@ EXIT_CODE, NEVER, ON_FAILURE, ALWAYS = "ExitCode", "Never", "OnFailure", "Always
 _RESTARTING = (EXIT_CODE, ON_FAILURE, ALWAYS)
 PERMANENT_EXIT_CODE = "PermanentExitCode"
 _RETRYABLE_CODE = 128
+_DELETED = int(CompletionCode.POD_EXTERNAL_DELETED)
+_DELETED_IS_TRANSIENT: Json = {
+    "type": {"attributes": ["Transient"]},
+    "codeRanges": [{"min": _DELETED, "max": _DELETED}],
+}
 _SCHEDULING = (
     "kept in the annotation windlass.dev/scheduling-policy: the scheduler places pods one by one, "
     "without a gang"
@@ -218,25 +224,25 @@ def _put_restart_policy(draft: Draft, replicas: Replicas, *, replaces: bool) -> 
     draft.merge((*pod, "spec"), {"restartPolicy": pod_policy})
     draft.map_origin((*pod, "spec", "restartPolicy"), keys)
     task: Json = {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0}}
-    if policy in _RESTARTING and replaces and backoff_limit != 0:
-        # A pod that has failed as a whole is replaced, however often.
-        task = {
-            "retryPolicy": {
-                "fancyRetryPolicy": policy == EXIT_CODE,
-                "maxRetryCount": -1,
-                "maxTransientRetryCount": None,
-                "retryBackoff": None,
-            }
-        }
+    classes: list[Json] = []
     if policy == EXIT_CODE:
-        task["podFailureSpec"] = [
-            {
-                "phrase": PERMANENT_EXIT_CODE,
-                "type": {"attributes": ["Permanent"]},
-                "codeRanges": [{"min": 1, "max": _RETRYABLE_CODE - 1}],
-            },
-        ]
+        codes = {"min": 1, "max": _RETRYABLE_CODE - 1}
+        permanent = {"phrase": PERMANENT_EXIT_CODE, "type": {"attributes": ["Permanent"]}}
+        classes.append({**permanent, "codeRanges": [codes]})
         draft.note(keys, "exit codes 1 to 127 fail the job, and higher ones replace the pod")
+    if policy in _RESTARTING and replaces:
+        # A pod that has failed as a whole is replaced, however often, or never if backoffLimit is 0. A pod that was
+        # deleted has not failed.
+        task["retryPolicy"] = {
+            "fancyRetryPolicy": policy == EXIT_CODE or backoff_limit == 0,
+            "maxRetryCount": 0 if backoff_limit == 0 else -1,
+            "maxTransientRetryCount": None,
+            "retryBackoff": None,
+        }
+        if backoff_limit == 0:
+            classes = [_DELETED_IS_TRANSIENT, *classes, {"type": {"attributes": []}}]
+    if classes:
+        task["podFailureSpec"] = classes
     draft.framework_role(replicas.role, {"task": task})
 
 

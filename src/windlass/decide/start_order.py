@@ -52,7 +52,7 @@ def waiting_roles(
     numbers = {role.name: role.task_number for role in spec.task_roles}
     found: dict[str, Waiting] = {}
     for role in ordered:
-        if not any(map(_has_started, tasks.get(role.name, ()))):
+        if not any(map(has_started, tasks.get(role.name, ()))):
             waiting = _first_unreached(role, tasks, numbers, is_ready)
             if waiting is not None:
                 found[role.name] = waiting
@@ -89,7 +89,8 @@ def unreachable(waiting: Mapping[str, Waiting]) -> FrameworkAttemptCompletionSta
     return None
 
 
-def _has_started(task: TaskStatus) -> bool:
+def has_started(task: TaskStatus) -> bool:
+    """Return whether the task has had a pod in this attempt."""
     return task.state is not CREATION_PENDING or task.retry_policy_status.total_retried_count > 0
 
 

@@ -11,7 +11,7 @@ from windlass.model.framework import (
     TaskRoleSpec,
     parse_indexes,
 )
-from windlass.model.pods import PodPhase, PodView
+from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 from windlass.simulate import builders
@@ -88,16 +88,15 @@ class RuleInvariants(StatusInvariants):
             self._server.occurred.add(Occurrence.STARTED_IN_ORDER)
 
     def _has_reached(self, task: TaskStatus, condition: StartCondition) -> bool:
-        """Return whether a task has reached a condition, according to the status or to its pod: a status that already
-        intends the pods of the waiting role may be stored later."""
+        """Return whether a task has reached a condition, according to the stored status. Only readiness is not in the
+        status."""
         completion, pod = task.attempt_status.completion_status, self._pod_of(task)
         has_succeeded = (
             task.state is State.COMPLETED and completion is not None and not completion.type.is_failed
-        ) or (pod is not None and pod.status.phase == PodPhase.SUCCEEDED)
+        )
         match condition:
             case StartCondition.RUNNING:
-                has_run = pod is not None and pod.status.phase != PodPhase.PENDING
-                return has_succeeded or has_run or task.run_time is not None
+                return has_succeeded or task.run_time is not None
             case StartCondition.READY:
                 return has_succeeded or (pod is not None and pod.uid in self._kubelets.were_ready)
             case StartCondition.SUCCEEDED:

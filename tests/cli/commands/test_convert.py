@@ -191,3 +191,10 @@ def test_added_objects_are_created_with_the_job_and_deleted_with_it(
     assert deleted.exit_code == 0, deleted.output
     left = {each["metadata"]["name"] for each in place.client.get(services).body["items"]}
     assert not {"digits-worker-0", "digits-worker-1"} & left
+
+
+def test_plan_simulates_the_converted_job(file: Path) -> None:
+    result = windlass("plan", file)
+
+    assert result.exit_code == 0, result.output
+    assert "2 pods created" in result.stdout

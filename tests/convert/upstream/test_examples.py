@@ -26,11 +26,6 @@ NOT_CONVERTED: dict[str, str] = {
     f"{_VOLCANO}/invalid_jobs/duplicatedTaskName-webhook-deny.yaml": "greater than the number of pods",
     f"{_VOLCANO}/invalid_jobs/minAvailable-webhook-deny.yaml": "greater than the number of pods",
     f"{_VOLCANO}/kubecon-2019-china/task-priority/elastic-job.yaml": 'unknown field "priorityClass" of PodSpec',
-    # The runtime is not among those that Trainer installs.
-    **{
-        f"kubeflow/trainer@v2.3.0/examples/flux/{name}.yaml": "flux-distributed is not in the file"
-        for name in ("flux-interactive", "lammps-train-gpus", "lammps-train-job")
-    },
 }
 """A part of the message for each file that is refused, by module and path."""
 

@@ -18,7 +18,8 @@ class Happening(StrEnum):
     PREEMPT = "preempt"
     """The scheduler marks it with DisruptionTarget and deletes it."""
     LOSE_NODE = "lose-node"
-    """Its node is gone: pod garbage collection sets phase Failed with DisruptionTarget and removes it."""
+    """Its node is gone: pod garbage collection sets phase Failed with DisruptionTarget. When the controller has
+    settled, it also removes the pod."""
     DELETE = "delete"
     """A user deletes it; the kubelet reports its end, then removes it."""
     VANISH = "vanish"
@@ -44,6 +45,8 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[Step, ...] = ()
     finishes: bool = True
     """Whether all remaining pods succeed after the steps. Otherwise the case waits for the deadline of the job."""
+    ends_last_first: bool = False
+    """Whether the last of the remaining pods succeeds first."""
     is_removed: bool = False
     """Whether the job is deleted soon after its end."""
     features: tuple[str, ...] = ()
@@ -54,17 +57,30 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
         return next(each for each in self.objects if each["kind"] == self.kind)
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Progress(msgspec.Struct, frozen=True):
+    """How far a controller is when it has settled."""
+
     verdict: str
     """Succeeded, Failed, Suspended or Active."""
     created: dict[str, int]
     """Number of created pods by role."""
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    verdict: str
+    created: dict[str, int]
     left: dict[str, int]
     """Number of pods that exist in the end by role."""
+    progress: tuple[Progress, ...] = ()
+    """The progress after the start and after each step."""
+    running: dict[str, int] = {}
+    """Number of pods that still run in the end by role."""
     restarts: dict[str, int] = {}
     """Number of container restarts by role."""
     environment: dict[str, dict[str, str]] = {}
     """Variables of each pod's main container, by role and index. The namespace is written as NAMESPACE."""
+    late: dict[str, int] = {}
+    """Number of pods by role that were created in the second in which the job ended, or later."""
     is_removed: bool = False
     """Whether the job is deleted soon after its end. Only cases with a time to live wait for it."""
     skipped: tuple[int, ...] = ()

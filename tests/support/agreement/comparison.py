@@ -3,14 +3,18 @@
 docs/convert.md has the list as a table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from agreement import subjects
-from agreement.cases import Case, Happening, Outcome
+from agreement.cases import Case, Happening, Outcome, Progress, Step
+from agreement.hollow import KILLED
 from windlass.model.base import Json
+
+FIRST_RETRYABLE: Final = 128
+"""Lower exit codes are permanent with `restartPolicy: ExitCode`."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -38,41 +42,60 @@ class Rule(msgspec.Struct, frozen=True):
         return case.kind in self.kinds and found.part in self.parts and self.applies(case, original, other)
 
 
+def _sum(counts: Mapping[str, int]) -> int:
+    return sum(counts.values())
+
+
 def _keeps_running_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     policy = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
-    fewer = all(other.left.get(role, 0) <= count for role, count in original.left.items())
-    return policy == "None" and fewer and original.verdict != subjects.ACTIVE
+    stopped = {role: original.left.get(role, 0) - other.left.get(role, 0) for role in original.left}
+    are_running = all(0 <= count <= original.running.get(role, 0) for role, count in stopped.items())
+    return policy == "None" and are_running and original.verdict != subjects.ACTIVE
 
 
 def _keeps_failed_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     fewer = all(other.left.get(role, 0) <= count for role, count in original.left.items())
-    return fewer and original.has_retries
+    return fewer and _sum(original.left) - _sum(other.left) <= max(original.replaced, other.replaced)
 
 
 def _is_never_removed(case: Case, original: Outcome, other: Outcome) -> bool:
-    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
-    has_exit_codes = any(spec.get("restartPolicy") == "ExitCode" for spec in specs.values())
-    return has_exit_codes and original.verdict == subjects.FAILED and other.is_removed
+    played = _played(case, original)
+    is_permanent = (
+        bool(played) and played[-1].what is Happening.EXIT and 0 < played[-1].code < FIRST_RETRYABLE
+    )
+    has_exit_codes = bool(played) and _restart_policies(case)[played[-1].role] == "ExitCode"
+    return is_permanent and has_exit_codes and original.verdict == subjects.FAILED and other.is_removed
 
 
 def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> bool:
-    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
-    policies = {role.lower(): spec.get("restartPolicy") for role, spec in specs.items()}
-    played = [step for number, step in enumerate(case.steps) if number not in original.skipped]
-    # The operator decides at the last step that it sees.
-    is_deleted = bool(played) and played[-1].what in (Happening.DELETE, Happening.PREEMPT)
-    is_restarted = is_deleted and policies[played[-1].role] in ("OnFailure", "Always", "ExitCode")
-    return is_restarted and original.verdict == subjects.FAILED
+    found = _first_divergence(case, original, other)
+    if found is None:
+        return False
+    step, before, after, others = found
+    is_deleted = step.what in (Happening.DELETE, Happening.PREEMPT, Happening.VANISH)
+    is_restarted = _restart_policies(case)[step.role] in ("OnFailure", "Always", "ExitCode")
+    return (
+        is_deleted and is_restarted and after.verdict == subjects.FAILED and _replaced(step, before, others)
+    )
 
 
 def _fails_when_a_pod_vanishes(case: Case, original: Outcome, other: Outcome) -> bool:
-    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
-    policies = {role.lower(): spec.get("restartPolicy", "Never") for role, spec in specs.items()}
-    is_vanished = any(
-        step.what is Happening.VANISH and policies[step.role] == "Never" and number not in original.skipped
-        for number, step in enumerate(case.steps)
+    found = _first_divergence(case, original, other)
+    if found is None:
+        return False
+    step, before, after, others = found
+    is_never = _restart_policies(case)[step.role] == "Never"
+    is_vanished = step.what is Happening.VANISH and is_never and _has_new_pod(step, before, after)
+    return is_vanished and others.verdict == subjects.FAILED and others.created == before.created
+
+
+def _creates_after_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
+    created = {role: other.created.get(role, 0) + original.late.get(role, 0) for role in original.created}
+    has_ended = original.verdict == other.verdict and original.verdict in (
+        subjects.FAILED,
+        subjects.SUCCEEDED,
     )
-    return is_vanished and other.verdict == subjects.FAILED
+    return has_ended and bool(original.late) and created == original.created
 
 
 def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -81,21 +104,76 @@ def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) ->
 
 
 def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
-    vanished = {number for number, step in enumerate(case.steps) if step.what is Happening.VANISH}
-    policies = [job.get("podFailurePolicy", {}).get("rules", ()) for job in _job_specs(case)]
-    has_codes = any("onExitCodes" in rule for rules in policies for rule in rules)
-    return has_codes and bool(vanished - set(original.skipped))
+    found = _first_divergence(case, original, other)
+    if found is None or found[0].what is not Happening.VANISH:
+        return False
+    step = found[0]
+    spec = next(spec for role, spec in _job_specs(case).items() if role == step.role)
+    by_code = [
+        rule["onExitCodes"]
+        for rule in spec.get("podFailurePolicy", {}).get("rules", ())
+        if "onExitCodes" in rule
+    ]
+    return any((KILLED in codes["values"]) == (codes["operator"] == "In") for codes in by_code)
 
 
 def _replaces_in_work_queue(case: Case, original: Outcome, other: Outcome) -> bool:
-    return any("completions" not in job for job in _job_specs(case)) and bool(other.replaced)
+    found = _first_divergence(case, original, other)
+    if found is None or "completions" in _job_specs(case).get("job", {"completions": 1}):
+        return False
+    step, before, after, others = found
+    played = _played(case, original)
+    has_succeeded = any(
+        each.what is Happening.EXIT and each.code == 0 for each in played[: played.index(step)]
+    )
+    return has_succeeded and after.created == before.created and _replaced(step, before, others)
 
 
-def _job_specs(case: Case) -> list[Json]:
-    """Return the specs of the batch/v1 Jobs of the case."""
+# Parts of the rules
+
+
+def _played(case: Case, outcome: Outcome) -> list[Step]:
+    return [step for number, step in enumerate(case.steps) if number not in outcome.skipped]
+
+
+def _first_divergence(
+    case: Case, original: Outcome, other: Outcome
+) -> tuple[Step, Progress, Progress, Progress] | None:
+    """Return the first step after which the progress differs: the step, the progress before it, and both after it."""
+    for step, before, after, others in zip(
+        case.steps, original.progress, original.progress[1:], other.progress[1:], strict=False
+    ):
+        if after != others:
+            return step, before, after, others
+    return None
+
+
+def _replaced(step: Step, before: Progress, after: Progress) -> bool:
+    """Return whether exactly the pod of the step was replaced, and the job goes on."""
+    return after.verdict == subjects.ACTIVE and _has_new_pod(step, before, after)
+
+
+def _has_new_pod(step: Step, before: Progress, after: Progress) -> bool:
+    return after.created == {**before.created, step.role: before.created.get(step.role, 0) + 1}
+
+
+def _restart_policies(case: Case) -> dict[str, str]:
+    """Return the restart policies of a job of the training operator by role."""
+    default = "OnFailure" if case.kind == "PyTorchJob" else "Never"
+    specs = next(value for key, value in case.job["spec"].items() if key.endswith("ReplicaSpecs"))
+    return {role.lower(): spec.get("restartPolicy", default) for role, spec in specs.items()}
+
+
+def _job_specs(case: Case) -> dict[str, Json]:
+    """Return the specs of the batch/v1 Jobs of the case by role."""
     spec = case.job["spec"]
-    return [job["template"]["spec"] for job in spec["replicatedJobs"]] if case.kind == "JobSet" else [spec]
+    if case.kind == "JobSet":
+        return {job["name"]: job["template"]["spec"] for job in spec["replicatedJobs"]}
+    return {"job": spec}
 
+
+SEQUENCE: Final = ("verdict", "created", "left", "restarts", "skipped", "is_removed", "progress")
+"""Parts that follow from what happened after a step."""
 
 RULES: Final = (
     Rule(
@@ -115,17 +193,18 @@ RULES: Final = (
         applies=_is_never_removed,
     ),
     Rule(
-        kinds=("TFJob", "PyTorchJob"),
-        parts=("verdict", "created", "left", "restarts", "skipped", "is_removed"),
+        kinds=("TFJob",),
+        parts=SEQUENCE,
         what="A running pod that is deleted, e.g. because its node is drained, is replaced if its `restartPolicy` is "
         "OnFailure, Always or ExitCode.",
-        reason="The operator counts a pod that is being deleted as failed, and then fails the job before it looks at "
-        "the `restartPolicy`.",
+        reason="The operator counts a running pod that is being deleted as failed, and fails the job before it looks "
+        "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod between its deletion and its "
+        "removal.",
         applies=_replaces_deleted_pods,
     ),
     Rule(
         kinds=("TFJob", "PyTorchJob"),
-        parts=("verdict",),
+        parts=("verdict", "progress"),
         what="With `ttlSecondsAfterFinished: 0`, a job that exceeds its `backoffLimit` or deadline shows that it has "
         "failed before it is deleted.",
         reason="The operator deletes it first, so that nobody can see its verdict.",
@@ -133,11 +212,19 @@ RULES: Final = (
     ),
     Rule(
         kinds=("TFJob", "PyTorchJob"),
-        parts=("verdict", "created", "left", "restarts", "skipped", "is_removed"),
+        parts=SEQUENCE,
         what="With `restartPolicy: Never`, a pod that is deleted with `--force` fails the job.",
         reason="Never means that no pod is replaced. The operator creates every pod that does not exist, because it "
         "does not remember the previous one.",
         applies=_fails_when_a_pod_vanishes,
+    ),
+    Rule(
+        kinds=("TFJob", "PyTorchJob"),
+        parts=("created", "left", "progress"),
+        what="No pod is created after the end of a job.",
+        reason="When the job ends, the operator deletes pods. If its cache does not have the end of the job yet, it "
+        "creates them again.",
+        applies=_creates_after_its_end,
     ),
     Rule(
         kinds=("Job", "JobSet", "MPIJob"),
@@ -149,7 +236,7 @@ RULES: Final = (
     ),
     Rule(
         kinds=("Job", "JobSet"),
-        parts=("verdict", "created", "left", "restarts", "skipped"),
+        parts=SEQUENCE,
         what="A pod that is deleted with `--force` has no exit code: `onExitCodes` does not match it.",
         reason="Pods of Windlass disappear at once. A finalizer keeps those of a Job until the kubelet has reported "
         "their exit code.",
@@ -157,7 +244,7 @@ RULES: Final = (
     ),
     Rule(
         kinds=("Job",),
-        parts=("created", "left", "restarts", "skipped"),
+        parts=SEQUENCE,
         what="Without `completions`, a failed pod is replaced even if another one has succeeded.",
         reason="A task is completed when its own pod has succeeded. The new pod finds that there is no more work.",
         applies=_replaces_in_work_queue,
@@ -169,9 +256,14 @@ def differences(original: Outcome, other: Outcome) -> list[Difference]:
     """Return what does not agree. Windlass may set more variables than the original."""
     found = [
         Difference(part, f"{getattr(original, part)} became {getattr(other, part)}")
-        for part in ("verdict", "created", "left", "restarts", "is_removed", "skipped")
-        if getattr(original, part) != getattr(other, part)
+        for part in SEQUENCE
+        if part != "progress" and getattr(original, part) != getattr(other, part)
     ]
+    found += [
+        Difference("progress", f"after {number} steps {before} became {after}")
+        for number, (before, after) in enumerate(zip(original.progress, other.progress, strict=False))
+        if before != after
+    ][:1]
     for pod, variables in original.environment.items():
         others = other.environment.get(pod, {})
         found += [

@@ -219,6 +219,13 @@ class Hollow:
         status = _restarting(pod, _running(), restarts_of(pod) + 1, code, is_ready=True)
         await self._shown(pod, self._patch(pod, status))
 
+    async def remove_lost(self, pod: Json) -> None:
+        """Remove a pod whose node is gone, unless the controller has removed it."""
+        namespace = self.namespace(pod["metadata"]["namespace"])
+        await self._doing(namespace, self._remove(pod, grace=0))
+        if pod["metadata"]["uid"] in namespace.objects.get(PODS.plural, {}):
+            await self._until_shown(namespace, pod)
+
     # What happens to a pod
 
     async def play(self, pod: Json, what: Happening, code: int) -> None:
@@ -252,8 +259,6 @@ class Hollow:
             case Happening.LOSE_NODE:
                 conditions = [*pod["status"].get("conditions", ()), _disruption("DeletionByPodGC")]
                 await self._patch(pod, {"phase": "Failed", "conditions": conditions})
-                await asyncio.sleep(self._stop_seconds)
-                await self._remove(pod, grace=0)
             case Happening.DELETE:
                 await self._remove(pod)
             case Happening.VANISH:
@@ -290,7 +295,12 @@ class Hollow:
         request = requests.merge_patch(
             PODS, metadata["namespace"], metadata["name"], body, subresource="status"
         )
-        await self.send(request)
+        try:
+            await self.send(request)
+        except errors.InvalidError as error:
+            if "metadata.uid" not in str(error):
+                raise
+            # The pod is gone, and another one has its name.
 
 
 # Views of a pod

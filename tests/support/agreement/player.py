@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from agreement import subjects
-from agreement.cases import Case, Happening, Outcome, Step
+from agreement.cases import Case, Happening, Outcome, Progress, Step
 from agreement.hollow import (
     Hollow,
     Namespace,
@@ -27,12 +27,13 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.resources import NAMESPACES, PODS
 from windlass.model.base import Json
 
-LIMIT: Final = 120.0
+LIMIT: Final = 300.0
 """Seconds until a controller must have settled. The Job controller delays the third retry by 40 seconds."""
 REMOVAL_LIMIT: Final = 45.0
 """Seconds until the objects of a removed job must be gone. The garbage collector may take half a minute."""
-ROUNDS: Final = 12
-"""Rounds in which all running pods succeed. A role whose pods are created one after the other needs one for each."""
+ENDED_CONDITIONS: Final = ("Succeeded", "Failed", "Complete", "Completed")
+MAX_ENDING: Final = 60
+"""Pods that succeed after the steps, one after the other."""
 
 Submit = Callable[[str], Awaitable[None]]
 
@@ -61,24 +62,33 @@ class Player:
         await self._hollow.send(requests.create(NAMESPACES, "", msgspec.json.encode(body)))
         await submit(self._name)
         await self._settle("the start")
-        skipped = []
+        skipped, progress = [], [self._progress()]
         for number, step in enumerate(case.steps):
             # Pods of a finished job may still run, but nothing is decided any more.
             pod = self._pod_of(step) if self.verdict == subjects.ACTIVE else None
             if pod is None:
                 skipped.append(number)
-                continue
-            await self._hollow.play(pod, step.what, step.code)
-            await self._settle(f"step {number}, {step}")
-            await self._restart(step, pod["metadata"]["uid"])
+            else:
+                await self._play(number, step, pod)
+            progress.append(self._progress())
         if case.finishes:
-            await self._finish()
+            await self._finish(max if case.ends_last_first else min)
         else:
+            progress.clear()  # The deadline may be over before a slow machine has settled.
             await self._wait_for_deadline()
         if case.is_removed and self.verdict in (subjects.SUCCEEDED, subjects.FAILED):
             with contextlib.suppress(NotSettledError):
                 await self._wait(lambda: self._is_gone and not self._namespace.pods, "removal", REMOVAL_LIMIT)
-        return self._outcome(case, tuple(skipped))
+        return self._outcome(case, tuple(skipped), tuple(progress))
+
+    async def _play(self, number: int, step: Step, pod: Json) -> None:
+        await self._hollow.play(pod, step.what, step.code)
+        await self._settle(f"step {number}, {step}")
+        await self._restart(step, pod["metadata"]["uid"])
+        there = self._namespace.objects.get(PODS.plural, {}).get(pod["metadata"]["uid"])
+        if step.what is Happening.LOSE_NODE and there:
+            await self._hollow.remove_lost(there)
+            await self._settle(f"the removal after {step}")
 
     async def _restart(self, step: Step, uid: str) -> None:
         """Restart the containers of the pod if they have ended and the pod has not. Between their end and their start,
@@ -93,13 +103,17 @@ class Player:
         job = self._namespace.last_seen.get(self._job_key)
         return self._subject.verdict(job) if job else subjects.ACTIVE
 
-    async def _finish(self) -> None:
-        for number in range(ROUNDS):
+    async def _finish(self, choose: Callable[..., Json]) -> None:
+        """Let the running pods succeed one after the other. If they did at once, the job might end before or after the
+        success of some of them."""
+        for number in range(MAX_ENDING):
+            slots = self._identities()
             ending = [pod for pod in self._namespace.pods if is_running(pod) and not is_restarted(pod, 0)]
             if not ending or self.verdict != subjects.ACTIVE:
                 return
-            await asyncio.gather(*(self._hollow.play(pod, Happening.EXIT, 0) for pod in ending))
-            await self._settle(f"round {number} of the end")
+            chosen = choose(ending, key=lambda pod: slots[pod["metadata"]["uid"]])
+            await self._hollow.play(chosen, Happening.EXIT, 0)
+            await self._settle(f"the end of pod {number}")
 
     # Pods
 
@@ -182,29 +196,43 @@ class Player:
 
     # The outcome
 
-    def _outcome(self, case: Case, skipped: tuple[int, ...]) -> Outcome:
+    def _by_role(self, uids: Iterable[str], weight: Callable[[str], int] = lambda _: 1) -> dict[str, int]:
+        slots = self._identities()
+        counted: Counter[str] = Counter()
+        for uid in uids:
+            counted[slots[uid][0]] += weight(uid)
+        return dict(sorted((role, count) for role, count in counted.items() if count))
+
+    def _progress(self) -> Progress:
+        return Progress(self.verdict, self._by_role(self._namespace.pods_seen))
+
+    def _outcome(self, case: Case, skipped: tuple[int, ...], progress: tuple[Progress, ...]) -> Outcome:
         namespace, slots = self._namespace, self._identities()
-        there = {pod["metadata"]["uid"] for pod in namespace.pods}
-
-        def by_role(uids: Iterable[str], weight: Callable[[str], int] = lambda _: 1) -> dict[str, int]:
-            counted: Counter[str] = Counter()
-            for uid in uids:
-                counted[slots[uid][0]] += weight(uid)
-            return dict(sorted((role, count) for role, count in counted.items() if count))
-
-        seen = namespace.pods_seen
+        seen, end = namespace.pods_seen, self._end_time()
         return Outcome(
             verdict=self.verdict,
-            created=by_role(seen),
-            left=by_role(there),
+            created=self._by_role(seen),
+            left=self._by_role(pod["metadata"]["uid"] for pod in namespace.pods),
+            progress=progress,
+            running=self._by_role(pod["metadata"]["uid"] for pod in namespace.pods if is_running(pod)),
+            late=self._by_role(
+                uid for uid, pod in seen.items() if pod["metadata"]["creationTimestamp"] >= end
+            ),
             is_removed=case.is_removed and self._is_gone,
-            restarts=by_role(seen, lambda uid: restarts_of(seen[uid])),
+            restarts=self._by_role(seen, lambda uid: restarts_of(seen[uid])),
             environment={
                 f"{slots[uid][0]}-{slots[uid][1]}": environment(pod, self._name) for uid, pod in seen.items()
             },
             skipped=skipped,
             replaced=self._replaced(),
         )
+
+    def _end_time(self) -> str:
+        """Return when the job ended; a later time than any if it has not."""
+        job = self._namespace.last_seen.get(self._job_key, {})
+        conditions = job.get("status", {}).get("conditions") or ()
+        ended = [each for each in conditions if each["status"] == "True" and each["type"] in ENDED_CONDITIONS]
+        return min((each["lastTransitionTime"] for each in ended), default="9999")
 
     def _replaced(self) -> int:
         latest: dict[Identity, Json] = {}

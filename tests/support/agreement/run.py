@@ -2,7 +2,7 @@
 
     python -m agreement.run --kind TFJob --count 20 --results FILE
 
-Appends one JSON line per case.
+Appends one JSON line per case. Cases that agree according to the file are not played again.
 """
 
 import argparse
@@ -148,6 +148,14 @@ async def run(
         return await play_all(hollow, cases, plays, concurrent, report)
 
 
+def agreeing_in(results: Path) -> set[str]:
+    """Return the names of the cases that agree according to a file."""
+    if not results.exists():
+        return set()
+    found = (msgspec.json.decode(line, type=Result) for line in results.read_bytes().splitlines())
+    return {each.case.name for each in found if each.original and each.converted and not each.differences}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kind", action="append", choices=tuple(generate.GENERATORS), required=True)
@@ -160,11 +168,12 @@ def main() -> None:
     parser.add_argument("--concurrent", type=int, default=DEFAULT_CONCURRENT)
     parser.add_argument("--results", type=Path, required=True)
     arguments = parser.parse_args()
+    done = agreeing_in(arguments.results)
     cases = [
         case
         for kind in arguments.kind
         for case in generate.cases(kind, arguments.count, arguments.seed)
-        if not arguments.case or case.name in arguments.case
+        if (case.name in arguments.case if arguments.case else case.name not in done)
     ]
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(arguments.results.open("ab"))

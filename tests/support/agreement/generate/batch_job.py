@@ -8,7 +8,7 @@ from typing import Final
 from agreement.generate.drafts import HAPPENINGS, PERMANENT, Draft, Drawn, Generator, template
 from windlass.model.base import Json
 
-DEADLINE: Final = 5
+DEADLINE: Final = 20
 MAX_FAILURES: Final = 3
 CONTAINER: Final = "main"
 _ACTIONS: Final = ("FailJob", "Ignore", "Count", "FailIndex")

@@ -110,6 +110,8 @@ class Generator(msgspec.Struct, frozen=True):
             objects=(job,),
             steps=tuple(draft.steps),
             finishes=not drawn.waits_for_deadline,
+            # Not the same for all cases of a feature, which repeat after as many numbers as there are features.
+            ends_last_first=(number + number // len(self.features)) % 2 == 1,
             is_removed=drawn.is_removed,
             features=tuple(sorted(draft.features)),
         )

@@ -6,7 +6,7 @@ from agreement.generate.drafts import HAPPENINGS, Draft, Drawn, Generator, templ
 from windlass.model.base import Json
 
 IMPLEMENTATIONS: Final = ("OpenMPI", "Intel", "MPICH")
-DEADLINE: Final = 5
+DEADLINE: Final = 20
 MAX_FAILURES: Final = 3
 
 

@@ -21,7 +21,7 @@ RUN_POLICY_FEATURES: Final = (
     "container restart",
     *HAPPENINGS,
 )
-DEADLINE: Final = 4
+DEADLINE: Final = 20
 
 
 def run_policy(draft: Draft) -> Json:
