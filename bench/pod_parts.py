@@ -46,7 +46,10 @@ def pod() -> Json:
     """Return the pod of a Framework with one small container."""
     framework = codec.decode_framework(workloads.framework("job", 2, pods=workloads.Pods.KEPT))
     metadata = msgspec.structs.replace(
-        framework.metadata, uid="b0a5a1a8-5a0f-4c55-9f07-a86a5f6f1b11", resource_version="1", namespace=workloads.NAMESPACE
+        framework.metadata,
+        uid="b0a5a1a8-5a0f-4c55-9f07-a86a5f6f1b11",
+        resource_version="1",
+        namespace=workloads.NAMESPACE,
     )
     framework = msgspec.structs.replace(framework, metadata=metadata)
     status = decide(framework, Observed(), builders.at(0)).status
