@@ -1,4 +1,4 @@
-"""Measure what the annotations, labels and variables of a Framework's pod cost the API server.
+"""Measure what the annotations, labels and variables of a Framework's pod cost the API server, and what removal costs.
 
     PYTHONPATH=tools:tests/support python bench/pod_parts.py
 
@@ -22,7 +22,7 @@ from windlass.decide import decide
 from windlass.decide.types import Observed
 from windlass.k8s.protobuf import encoding
 from windlass.kubeapi import access, requests
-from windlass.kubeapi.resources import NAMESPACES, PODS
+from windlass.kubeapi.resources import CONFIG_MAPS, NAMESPACES, PODS
 from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
 from windlass.objects.pod import PodFactory
@@ -132,6 +132,35 @@ async def measure(transport: Transport, server: processes.Measured) -> dict[str,
     return found
 
 
+async def measure_removal(transport: Transport, server: processes.Measured) -> dict[str, list[float]]:
+    """Delete ended pods, and ConfigMaps with and without the finalizer that those of attempts have."""
+    found: dict[str, list[float]] = {}
+    ended = msgspec.json.encode({"status": {"phase": "Succeeded"}})
+    for number in range(ROUNDS):
+        for what, resource, finalizers in (
+            ("pod that has ended", PODS, []),
+            ("ConfigMap of an attempt", CONFIG_MAPS, ["foregroundDeletion"]),
+            ("ConfigMap without a finalizer", CONFIG_MAPS, []),
+        ):
+            removed = [f"removed-{number}-{index}" for index in range(PODS_PER_ROUND)]
+            for name in removed:
+                manifest: Json = named(pod(), name)
+                if resource is CONFIG_MAPS:
+                    metadata = {"name": name, "finalizers": finalizers}
+                    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+                await transport.send(requests.create_object(resource, workloads.NAMESPACE, manifest))
+                if resource is PODS:
+                    await transport.send(
+                        requests.merge_patch(PODS, workloads.NAMESPACE, name, ended, "status")
+                    )
+            before = server.cpu_seconds()
+            for name in removed:
+                request = requests.delete(resource, workloads.NAMESPACE, name, propagation="Background")
+                await transport.send(request.with_accept(requests.METADATA_ONLY))
+            found.setdefault(what, []).append((server.cpu_seconds() - before) * 1000 / PODS_PER_ROUND)
+    return found
+
+
 def named(manifest: Json, name: str) -> Json:
     metadata: dict[str, Any] = {**manifest["metadata"], "name": name}
     metadata.pop("ownerReferences")
@@ -143,6 +172,7 @@ async def run(api: kubernetes_api.Api) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workloads.NAMESPACE}}
         await transport.send(requests.create(NAMESPACES, "", msgspec.json.encode(body)))
         found = await measure(transport, api_server())
+        removal = await measure_removal(transport, api_server())
     print("| pod | sent, bytes | stored as JSON, bytes | create, CPU ms | write the status, CPU ms |")
     print("|---|---|---|---|---|")
     for name, change in VARIANTS.items():
@@ -151,6 +181,9 @@ async def run(api: kubernetes_api.Api) -> None:
             statistics.median(found[name][what]) for what in ("stored", "create", "status")
         )
         print(f"| {name} | {len(sent)} | {stored:.0f} | {create:.2f} | {status:.2f} |")
+    print("\n| deletion of a | CPU ms |\n|---|---|")
+    for what, values in removal.items():
+        print(f"| {what} | {statistics.median(values):.2f} |")
 
 
 def main() -> None:
