@@ -128,7 +128,7 @@ def write_archives(time: int) -> None:
 
 def chart_name() -> str:
     chart = (ROOT / "charts" / "windlass" / "Chart.yaml").read_text()
-    return f"windlass-{re.search(r'^version: (.*)$', chart, re.MULTILINE)[1]}.tgz"  # type: ignore[index]
+    return f"windlass-chart-{re.search(r'^version: (.*)$', chart, re.MULTILINE)[1]}.tgz"  # type: ignore[index]
 
 
 def chart_files() -> dict[str, Path]:
