@@ -44,7 +44,7 @@ from windlass import Client, Job
 assert Client and Job(name="digits", roles={}).name == "digits"
 assert resources.files("windlass.web").joinpath("static/index.html").is_file()
 """
-TIMEOUT_SECONDS: Final = 600
+TIMEOUT_SECONDS: Final = 1800
 
 
 class ReleaseError(Exception):
