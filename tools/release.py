@@ -44,7 +44,7 @@ from windlass import Client, Job
 assert Client and Job(name="digits", roles={}).name == "digits"
 assert resources.files("windlass.web").joinpath("static/index.html").is_file()
 """
-TIMEOUT_SECONDS: Final = 600
+TIMEOUT_SECONDS: Final = 1800
 
 
 class ReleaseError(Exception):
@@ -128,7 +128,7 @@ def write_archives(time: int) -> None:
 
 def chart_name() -> str:
     chart = (ROOT / "charts" / "windlass" / "Chart.yaml").read_text()
-    return f"windlass-{re.search(r'^version: (.*)$', chart, re.MULTILINE)[1]}.tgz"  # type: ignore[index]
+    return f"windlass-chart-{re.search(r'^version: (.*)$', chart, re.MULTILINE)[1]}.tgz"  # type: ignore[index]
 
 
 def chart_files() -> dict[str, Path]:

@@ -53,10 +53,6 @@ def by_name(objects: Iterable[Json]) -> dict[str, Json]:
     return {name: one for name, one in found.items() if one["kind"] != "Namespace"}
 
 
-def installed(options: InstallOptions) -> dict[str, Json]:
-    return by_name(manifests.all_of(options))
-
-
 def without_prose(value: Any) -> Any:
     """Remove what the definitions of the chart have in addition: descriptions, and the annotation for Helm."""
     if isinstance(value, list):
@@ -71,6 +67,10 @@ def without_prose(value: Any) -> Any:
     if kept.get("annotations") == {"helm.sh/resource-policy": "keep"}:
         del kept["annotations"]
     return kept
+
+
+def installed(options: InstallOptions) -> Any:
+    return without_prose(by_name(manifests.all_of(options)))
 
 
 # The five sets of values
@@ -209,7 +209,10 @@ def test_kustomize_base_has_the_objects_of_install() -> None:
     found = {
         (one["kind"], one["metadata"]["name"]): without_prose(one) for one in yaml.safe_load_all(done.stdout)
     }
-    wanted = {(one["kind"], one["metadata"]["name"]): one for one in manifests.all_of(InstallOptions())}
+    wanted = {
+        (one["kind"], one["metadata"]["name"]): without_prose(one)
+        for one in manifests.all_of(InstallOptions())
+    }
     assert found == wanted
 
 

@@ -18,12 +18,12 @@ from operated.processes import Spawned
 
 from conformance.waiting import wait_for
 
+PROGRAM = shutil.which("prometheus") or ""
+
 pytestmark = [
     # Runs with the real API server: `make test-api`.
     pytest.mark.kubernetes,
-    pytest.mark.skipif(
-        shutil.which("prometheus") is None, reason="Prometheus is not installed (Debian: prometheus)"
-    ),
+    pytest.mark.skipif(not PROGRAM, reason="Prometheus is not installed (Debian: prometheus)"),
 ]
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
@@ -78,7 +78,7 @@ def prometheus(controller: Controller, tmp_path: Path) -> Iterator[Prometheus]:
     file = tmp_path / "prometheus.yml"
     file.write_text(yaml.safe_dump(configuration))
     command = [
-        "prometheus",
+        PROGRAM,
         f"--config.file={file}",
         f"--storage.tsdb.path={tmp_path / 'data'}",
         "--web.listen-address=127.0.0.1:0",
