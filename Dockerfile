@@ -4,11 +4,22 @@
 #     docker build --tag windlass:VERSION .
 #     windlass install --image windlass:VERSION --apply
 
+# For several architectures: docker buildx build --platform linux/amd64,linux/arm64 …
+
+# The page of the dashboard is the same on all of them.
+FROM --platform=$BUILDPLATFORM node:22-slim AS page
+WORKDIR /source/ui
+COPY ui/package.json ui/package-lock.json ./
+RUN npm ci
+COPY ui ./
+RUN npm run build
+
 FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements ./requirements
 COPY src ./src
+COPY --from=page /source/src/windlass/web/static ./src/windlass/web/static
 RUN pip install --no-cache-dir --require-hashes --no-deps --requirement requirements/build.txt \
     && pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/windlass \

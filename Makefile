@@ -115,7 +115,7 @@ test-cluster: $(VENV)/installed ## Run the tests on a complete Kubernetes: that 
 	@$(BIN)/python tools/kubernetes_cluster.py up
 	code=0; export WINDLASS_TEST_CLUSTER=real; \
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial and not renewal' \
-	    tests/kubernetes tests/kubelet || code=$$?; \
+	    tests/kubernetes tests/kubelet tests/charts tests/tools/test_release.py || code=$$?; \
 	$(BIN)/python -m pytest -m serial tests/kubernetes || code=$$?; \
 	$(BIN)/python -m pytest -m renewal tests/kubernetes || code=$$?; \
 	exit $$code
@@ -167,7 +167,13 @@ kubernetes-down: $(VENV)/installed ## Stop the Kubernetes of `make kubernetes` a
 
 .PHONY: images
 images: $(VENV)/installed ## Build the container images without a registry (NAME="…" selects some)
+	@if command -v npm > /dev/null && $(HAS_NODE); then $(MAKE) ui; \
+	    else echo "without the dashboard, which needs Node 20.19 or newer" >&2; fi
 	@$(BIN)/python tools/build_images.py $(NAME)
+
+.PHONY: release
+release: ui $(VENV)/installed ## Build the archives of a release into dist/, and try the wheel on each Python
+	$(BIN)/python tools/release.py
 
 .PHONY: format
 format: $(VENV)/installed ## Format the code
@@ -221,4 +227,5 @@ $(VENV)/bench-installed: $(VENV)/installed
 docs: $(VENV)/installed ## Regenerate the generated parts of the documentation
 	$(BIN)/python tools/update_kubernetes_types.py
 	$(BIN)/python tools/update_crds.py
+	$(BIN)/python tools/update_charts.py
 	$(BIN)/python tools/update_docs.py

@@ -5,7 +5,8 @@ Everything runs on this machine: etcd, kube-apiserver, a fake kubelet (it report
 driver and the controller. Each contender gets an empty server in each scenario. With KUBECONFIG that cluster is used:
 no other controller of Frameworks may run there, and server-side counts are omitted.
 
-Print one JSON line per contender and scenario, then a table and the targets. The lines are stored in
+The contenders take turns in several rounds (A B C A B C …), and their medians are compared. Print one JSON line per
+measurement, then a table and the targets. The lines are stored in
 bench/results/kubernetes.jsonl; changed ratios show the former value. Plots and tables for the documentation are made
 from the stored results.
 """
@@ -24,7 +25,7 @@ import kubernetes_binaries
 import programs
 from cluster_load import contenders, plots, report, scenarios, stages
 from cluster_load.contenders import Contender
-from cluster_load.results import Result
+from cluster_load.results import Result, median_of
 from cluster_load.scenarios import NotServedError, Scenario
 from cluster_load.workloads import Pods
 
@@ -32,6 +33,8 @@ KEPT = Path(__file__).parent / "results" / "kubernetes.jsonl"
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN = "<!-- measured -->"
 END = "<!-- end of what was measured -->"
+SUMMARY_BEGIN = "<!-- summary -->"
+SUMMARY_END = "<!-- end of the summary -->"
 
 
 def contenders_for(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
@@ -47,20 +50,23 @@ def contenders_for(scenario: Scenario, pods: Pods, commands: list[str]) -> list[
     return found
 
 
-def measure(chosen: list[Scenario], commands: list[str], only: str, run: str) -> list[Result]:
-    results = []
+def measure(chosen: list[Scenario], commands: list[str], only: str, run: str, rounds: int) -> list[Result]:
+    """Return the median of each contender. The contenders take turns, because the speed of a machine may vary."""
+    results: list[Result] = []
     for scenario in chosen:
         for pods in scenario.pods:
-            for contender in contenders_for(scenario, pods, commands):
-                if only in contender.name:
-                    with stages.stage() as stage:
-                        try:
-                            result = scenario.run(stage, contender, pods)
-                        except NotServedError as error:
-                            print(f"{scenario.name}: skipped: {error}", file=sys.stderr, flush=True)
-                            continue
-                    results.append(msgspec.structs.replace(result, run=run))
-                    print(msgspec.json.encode(results[-1]).decode(), flush=True)
+            compared = [each for each in contenders_for(scenario, pods, commands) if only in each.name]
+            measured: dict[str, list[Result]] = {}
+            for contender in compared * rounds:
+                with stages.stage() as stage:
+                    try:
+                        result = scenario.run(stage, contender, pods)
+                    except NotServedError as error:
+                        print(f"{scenario.name}: skipped: {error}", file=sys.stderr, flush=True)
+                        continue
+                measured.setdefault(contender.name, []).append(msgspec.structs.replace(result, run=run))
+                print(msgspec.json.encode(measured[contender.name][-1]).decode(), flush=True)
+            results += map(median_of, measured.values())
     return results
 
 
@@ -99,7 +105,10 @@ def publish() -> None:
         "\n".join(f"* {line}" for line in lines) for lines in (report.runs(results), report.verdicts(results))
     )
     section = f"\n{where}\n{report.table(results)}\n{verdicts}\n"
-    page.write_text(f"{before}{mark}{section}{end}{after}")
+    head, summary_mark, rest = before.partition(SUMMARY_BEGIN)
+    _, summary_end, before = rest.partition(SUMMARY_END)
+    summary = f"\n{report.summary(results)}"
+    page.write_text(f"{head}{summary_mark}{summary}{summary_end}{before}{mark}{section}{end}{after}")
 
 
 def main() -> int:
@@ -115,6 +124,9 @@ def main() -> int:
     )
     parser.add_argument("--scenario", action="append", default=[], help="only those whose name holds this")
     parser.add_argument("--contender", default="", help="only those whose name holds this")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measurements per contender, of which the median counts"
+    )
     parser.add_argument("--no-save", action="store_true", help="do not update the stored results")
     arguments = parser.parse_args()
     selected = [
@@ -127,7 +139,7 @@ def main() -> int:
     try:
         with kubernetes_api.serve() as api:
             run = described(api.version)
-        results = measure(selected, arguments.controller, arguments.contender, run)
+        results = measure(selected, arguments.controller, arguments.contender, run, arguments.rounds)
     except (programs.StartError, kubernetes_binaries.BinariesError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from windlass.cli.main import SECTIONS, main
 
 _CLUSTER = ("kubeconfig", "context", "namespace")
 """Options shared by many commands, documented once."""
-_VERBATIM = "\b"
+VERBATIM = "\b"
 """Start of a paragraph that click does not wrap."""
 _INTRODUCTION = """\
 # The command line
@@ -38,7 +38,7 @@ def page() -> str:
 
 def _shared() -> Sequence[click.Option]:
     """Document the shared options as those of `submit`."""
-    return [option for option in _options(_known("submit")) if option.name in _CLUSTER]
+    return [option for option in options(_known("submit")) if option.name in _CLUSTER]
 
 
 def _known(name: str) -> click.Command:
@@ -58,10 +58,10 @@ def _command(command: click.Command, called: str) -> Iterator[str]:
         return
     usage = " ".join((called, *command.collect_usage_pieces(context)))
     yield f"### {called}\n\n    {usage}\n\n{_text(command.help)}"
-    options = _options(command)
+    listed = options(command)
     shared = {(option.name, option.help) for option in _shared()}
-    own = [option for option in options if (option.name, option.help) not in shared]
-    is_for_a_cluster = len(own) < len(options)
+    own = [option for option in listed if (option.name, option.help) not in shared]
+    is_for_a_cluster = len(own) < len(listed)
     if own:
         yield "| option | meaning |\n|---|---|\n" + "".join(map(_row, own))
     if is_for_a_cluster:
@@ -77,26 +77,26 @@ def _text(help_text: str | None) -> str:
 
 def _paragraph(text: str) -> str:
     first, _, rest = text.partition("\n")
-    if first.strip(" ") == _VERBATIM:
+    if first.strip(" ") == VERBATIM:
         return "".join(f"    {line.strip()}\n" for line in rest.splitlines())
     return " ".join(text.split()) + "\n"
 
 
-def _options(command: click.Command) -> list[click.Option]:
+def options(command: click.Command) -> list[click.Option]:
     return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
 
 
 def _row(option: click.Option) -> str:
-    value = _value(option)
+    text = value(option)
     # The short option first, as in --help.
     names = sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
     called = ", ".join(f"`{name}`" for name in names[:-1]) + (", " if len(names) > 1 else "")
-    called += f"`{names[-1]} {value}`" if value else f"`{names[-1]}`"
-    meaning = " ".join((*(option.help or "").split(), *_default(option)))
+    called += f"`{names[-1]} {text}`" if text else f"`{names[-1]}`"
+    meaning = " ".join((*(option.help or "").split(), *default(option)))
     return f"| {called} | {meaning} |\n"
 
 
-def _value(option: click.Option) -> str:
+def value(option: click.Option) -> str:
     if option.is_flag:
         return ""
     if isinstance(option.type, click.Choice):
@@ -108,6 +108,6 @@ def _value(option: click.Option) -> str:
     return "N" if isinstance(option.type, click.IntRange) else "VALUE"
 
 
-def _default(option: click.Option) -> Iterator[str]:
+def default(option: click.Option) -> Iterator[str]:
     if option.show_default and not option.is_flag:
         yield f"Default: `{option.default}`."

@@ -1,4 +1,4 @@
-"""Write the CustomResourceDefinitions into docs/crds.
+"""Write the CustomResourceDefinitions into charts/windlass/definitions.
 
     python tools/update_crds.py             write them
     python tools/update_crds.py --verify    fail if one is out of date
@@ -20,7 +20,7 @@ import docstrings  # next to this file
 from windlass.model import completion, failures, framework, gang, history, names, states, status
 from windlass.wire.crd import manifests
 
-FOLDER = Path(__file__).parents[1] / "docs" / "crds"
+FOLDER = Path(__file__).parents[1] / "charts" / "windlass" / "definitions"
 MODULES = (framework, failures, status, completion, states, gang, history)
 HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 import msgspec
 
 from cluster_load import workloads
+from windlass.k8s.protobuf import views
+from windlass.k8s.protobuf.messages import MAGIC
 from windlass.kubeapi import access, requests, responses
 from windlass.kubeapi.errors import NotFoundError
 from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
@@ -30,7 +32,12 @@ class _Object(msgspec.Struct, frozen=True):
     status: dict[str, msgspec.Raw] = {}
 
 
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
 _decode = msgspec.json.Decoder(_Object).decode
+_decode_pod = views.Decoder(_Pod, "v1", "Pod").decode
 _WANTED = ("state", "conditions", "active")
 
 
@@ -61,6 +68,24 @@ class Driver:
                 await self._transport.send(request, REQUEST_SECONDS)
 
         await asyncio.gather(*(submit(name, body) for name, body in bodies.items()))
+
+    async def copy(self, finished: str, bodies: Mapping[str, bytes]) -> None:
+        """Submit jobs and give them the status of a finished one."""
+        request = requests.get(self.resource, workloads.NAMESPACE, finished)
+        status = msgspec.json.decode(await self._transport.send(request, REQUEST_SECONDS))["status"]
+        patch = msgspec.json.encode([{"op": "add", "path": "/status", "value": status}])
+        connections = asyncio.Semaphore(AT_ONCE)
+
+        async def copy(name: str, body: bytes) -> None:
+            async with connections:
+                create = requests.create(self.resource, workloads.NAMESPACE, body)
+                store = requests.json_patch(
+                    self.resource, workloads.NAMESPACE, name, patch, subresource="status"
+                )
+                await self._transport.send(create.with_accept(requests.METADATA_ONLY), REQUEST_SECONDS)
+                await self._transport.send(store.with_accept(requests.METADATA_ONLY), REQUEST_SECONDS)
+
+        await asyncio.gather(*(copy(name, body) for name, body in bodies.items()))
 
     async def delete(self, names: Iterable[str]) -> None:
         connections = asyncio.Semaphore(AT_ONCE)
@@ -121,7 +146,8 @@ class Driver:
     def receive_pod(self, news: ResourceEvent) -> None:
         now = time.monotonic()
         for item in news.items if isinstance(news, Listed) else (news.object,):
-            metadata = _decode(item).metadata
+            body = bytes(item)
+            metadata = (_decode_pod if body.startswith(MAGIC) else _decode)(body).metadata
             if isinstance(news, Deleted):
                 self.pods.discard(metadata.name)
             else:
@@ -142,6 +168,7 @@ async def driving(kubeconfig: str, resource: Resource) -> AsyncIterator[Driver]:
                 namespace=workloads.NAMESPACE,
                 label_selector=workloads.LABEL,
                 receive=driver.receive_pod,
+                accepts_protobuf=True,
             ),
         ]
         following = [asyncio.create_task(follower.run()) for follower in followers]

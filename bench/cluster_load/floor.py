@@ -7,7 +7,7 @@ without decisions. The objects are prepared: Frameworks differ only in their nam
 import argparse
 import asyncio
 import signal
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import builders
@@ -17,6 +17,8 @@ from cluster_load import workloads
 from cluster_load.workloads import Pods
 from windlass.decide import decide
 from windlass.decide.types import Observed
+from windlass.k8s.protobuf import encoding, views
+from windlass.k8s.protobuf.messages import MAGIC
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.requests import METADATA_ONLY, Request
@@ -144,9 +146,9 @@ class Floor:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
-            for resource, label, receive in (
-                (workloads.FRAMEWORKS, "", self._receive_framework),
-                (PODS, workloads.LABEL, self._receive_pod),
+            for resource, label, receive, is_built_in in (
+                (workloads.FRAMEWORKS, "", self._receive_framework, False),
+                (PODS, workloads.LABEL, self._receive_pod, True),
             ):
                 follower = Reflector(
                     self._transport,
@@ -154,6 +156,7 @@ class Floor:
                     namespace=workloads.NAMESPACE,
                     label_selector=label,
                     receive=receive,
+                    accepts_protobuf=is_built_in,
                 )
                 self._group.create_task(follower.run())
 
@@ -177,13 +180,13 @@ class Floor:
     async def _carry_through(self, framework: Owner, attempt: _Attempt, written: Written) -> None:
         name = framework.name
         answer = await self._send(
-            requests.create(
+            requests.create_object(
                 CONFIG_MAPS,
                 workloads.NAMESPACE,
                 named(written.config_map, name, f"{name}-attempt", framework),
             )
         )
-        owner = Owner(f"{name}-attempt", _decode(answer).metadata.uid)
+        owner = Owner(f"{name}-attempt", _decode(answer, _decode_config_map).metadata.uid)
         await self._store(name, written.preparing)
         await self._create_pods(name, owner, written.pods)
         await self._store(name, written.pods_created)
@@ -208,11 +211,12 @@ class Floor:
 
     async def _create_pods(self, name: str, owner: Owner, manifests: Sequence[Json]) -> None:
         slots = asyncio.Semaphore(AT_ONCE)
+        memo: encoding.Memo = {}
 
         async def create(index: int, manifest: Json) -> None:
             async with slots:
-                body = named(manifest, name, f"{name}-worker-{index}", owner)
-                request = requests.create(PODS, workloads.NAMESPACE, body)
+                pod = named(manifest, name, f"{name}-worker-{index}", owner)
+                request = requests.create_object(PODS, workloads.NAMESPACE, pod, memo=memo)
                 await self._send(request.with_accept(METADATA_ONLY))
 
         await asyncio.gather(*(create(*each) for each in enumerate(manifests)))
@@ -232,7 +236,7 @@ class Floor:
         return self._transport.send(request, REQUEST_SECONDS)
 
 
-def named(manifest: Json, job: str, name: str, owner: Owner) -> bytes:
+def named(manifest: Json, job: str, name: str, owner: Owner) -> Json:
     """Return the same object for another job."""
     of_all = manifest["metadata"]
     ours = {names.FRAMEWORK_NAME: job, names.ATTEMPT_LABEL: owner.uid, workloads.LABEL: job}
@@ -242,7 +246,7 @@ def named(manifest: Json, job: str, name: str, owner: Owner) -> bytes:
         "labels": {key: ours.get(key, value) for key, value in of_all["labels"].items()},
         "ownerReferences": [{**each, **owner._asdict()} for each in of_all["ownerReferences"]],
     }
-    return msgspec.json.encode({**manifest, "metadata": metadata})
+    return {**manifest, "metadata": metadata}
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -270,7 +274,14 @@ class _Object(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-_decode = msgspec.json.Decoder(_Object).decode
+_decode_json = msgspec.json.Decoder(_Object).decode
+_decode_pod = views.Decoder(_Object, "v1", "Pod").decode
+_decode_config_map = views.Decoder(_Object, "v1", "ConfigMap").decode
+
+
+def _decode(data: bytes | msgspec.Raw, of_protobuf: Callable[[bytes], _Object] = _decode_pod) -> _Object:
+    body = bytes(data)
+    return of_protobuf(body) if body.startswith(MAGIC) else _decode_json(body)
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

@@ -18,6 +18,8 @@ from windlass.kubeapi.resources import JOBS
 
 WARM_UP_SECONDS = 120.0
 SETTLING_SECONDS = 5.0
+SECONDS_TO_READ_ONE = 2e-3
+"""For one finished job, after the restart of a controller."""
 IDLE_SECONDS = 60.0
 SECONDS_TO_NOTE = 1.0
 LONGEST_SECONDS_TO_NOTE = 30.0
@@ -132,6 +134,48 @@ async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods
         peak_mb=_rounded(taken.peak_mb, 1, 1),
         requests=taken.requests(),
         conflicts=taken.conflicts(),
+    )
+
+
+async def restarted_beside_finished(
+    scenario: Scenario, stage: Stage, contender: Contender, pods: Pods
+) -> Result:
+    """Stop the contender, create finished jobs by copying one, and start it again: until it has created a pod of a job
+    submitted meanwhile. The memory is measured after it has read all jobs."""
+    load = Load(scenario.tasks, pods)
+    async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
+        with contender.start(stage.api, load, stage.folder):
+            await _warm_up(driver, stage, contender, load)
+            await driver.submit({"new-0": contender.body("new-0", load, stage.api.version)})
+            await driver.wait(lambda: "new-0" in driver.done, scenario.seconds)
+            alone = driver.done["new-0"] - driver.submitted["new-0"]
+        names = _names(scenario.jobs)
+        await driver.copy("warm-up", {name: contender.body(name, load, stage.api.version) for name in names})
+        await driver.submit({"new-1": contender.body("new-1", load, stage.api.version)})
+        began = time.monotonic()
+        with contender.start(stage.api, load, stage.folder) as measured:
+            costs = Costs(stage, measured, is_new=True)
+            await driver.wait(lambda: "new-1" in driver.first_pod, scenario.seconds)
+            seconds = driver.first_pod.get("new-1", time.monotonic()) - began
+            await asyncio.sleep(scenario.jobs * SECONDS_TO_READ_ONE + SETTLING_SECONDS)
+            await driver.submit({"new-2": contender.body("new-2", load, stage.api.version)})
+            await driver.wait(lambda: {"new-1", "new-2"} <= driver.done.keys(), scenario.seconds)
+            taken = await costs.taken()
+    is_done = {"new-1", "new-2"} <= driver.done.keys()
+    beside = driver.done["new-2"] - driver.submitted["new-2"] if is_done else 0.0
+    return Result(
+        scenario.name,
+        contender.name,
+        pods,
+        jobs=scenario.jobs,
+        tasks=scenario.tasks,
+        done=scenario.jobs if is_done else 0,
+        seconds=round(seconds, 2),
+        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
+        peak_mb=_rounded(taken.peak_mb, 1, 1),
+        requests=taken.requests(),
+        conflicts=taken.conflicts(),
+        notes={"new_job_seconds": round(beside, 3), "new_job_seconds_alone": round(alone, 3)},
     )
 
 
@@ -260,4 +304,7 @@ ALL = (
     Scenario("one of 10000 tasks", 1, 10_000, 900, until_done),
     Scenario("1000 idle, then deleted", 1000, 2, 300, idle_then_deleted, has_floor=False),
     Scenario("restart under 1000", 1000, 2, 300, restarted, has_floor=False),
+    Scenario(
+        "restart beside 10000 finished", 10_000, 2, 600, restarted_beside_finished, False, (Pods.REMOVED,)
+    ),
 )

@@ -10,7 +10,7 @@ with Client() as client:
 import importlib
 from typing import Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     "AsyncClient": "windlass.client.sdk",

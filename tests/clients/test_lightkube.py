@@ -24,7 +24,10 @@ from lightkube.types import CascadeType, PatchType
 from conformance.waiting import wait_for
 from server_process import RunningServer
 
-FRAMEWORKS = Path(__file__).parents[2] / "docs/crds/frameworks.frameworkcontroller.microsoft.com.yaml"
+FRAMEWORKS = (
+    Path(__file__).parents[2]
+    / "charts/windlass/definitions/frameworks.frameworkcontroller.microsoft.com.yaml"
+)
 PATIENCE = httpx2.Timeout(120)
 
 

@@ -15,7 +15,10 @@ from kubernetes.client import ApiException
 from conformance.waiting import wait_for
 from server_process import RunningServer
 
-FRAMEWORKS = Path(__file__).parents[2] / "docs/crds/frameworks.frameworkcontroller.microsoft.com.yaml"
+FRAMEWORKS = (
+    Path(__file__).parents[2]
+    / "charts/windlass/definitions/frameworks.frameworkcontroller.microsoft.com.yaml"
+)
 GROUP = "frameworkcontroller.microsoft.com"
 PATCH_KINDS = {
     "json": "application/json-patch+json",

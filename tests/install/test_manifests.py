@@ -1,8 +1,9 @@
 """The manifests compared with golden files, and with the "restricted" Pod Security Standard.
 
-`WINDLASS_REGENERATE=1` rewrites the golden files. The definitions are in docs/crds instead.
+`WINDLASS_REGENERATE=1` rewrites the golden files. The definitions are in charts/windlass/definitions instead.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from windlass.cli.commands.ui import ui
 from windlass.install import kinds, manifests, options
 from windlass.install.options import InstallOptions
 from windlass.model.base import Json
-from windlass.model.settings import Settings
+from windlass.model.settings import History, Settings
 from windlass.wire.settings import file as settings_file
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,13 +35,49 @@ FULL = InstallOptions(
     ),
     configuration="frameworkCompletedRetainSec: 60\nleaseName: training\n",
     has_pod_monitor=True,
+    has_service_monitor=True,
+    has_network_policy=True,
     priority_class="system-cluster-critical",
     has_ui=True,
     ui_token_header="X-Forwarded-Access-Token",  # noqa: S106 — a header
     ui_hosts=("windlass.example",),
 )
 UI = InstallOptions(image=IMAGE, has_ui=True)
-OPTIONS = {"default": InstallOptions(image=IMAGE), "full": FULL}
+HISTORY = InstallOptions(
+    image=IMAGE,
+    settings=Settings(history=History(enabled=True, read_logs=True)),
+    resources={"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"memory": "1Gi"}},
+    pod_fields={
+        "nodeSelector": {"kubernetes.io/os": "linux", "pool": "system"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"key": "control-plane", "operator": "Exists"}],
+    },
+    container_fields={"imagePullPolicy": "Always"},
+)
+DASHBOARD = InstallOptions(
+    image=IMAGE,
+    has_ui=True,
+    ui_hosts=("windlass.example", "windlass.example:8443"),
+    ui_resources={"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+    has_network_policy=True,
+    monitoring_peers=[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+    ui_peers=[{"podSelector": {"matchLabels": {"app": "proxy"}}}],
+)
+SINGLE = InstallOptions(
+    image=f"registry.example/windlass@sha256:{hashlib.sha256().hexdigest()}",
+    replicas=1,
+    settings=Settings(barrier_image="registry.example/barrier:7", events=False, leader_election=False),
+    configuration="barrierImage: registry.example/barrier:7\nevents: false\nleaderElection: false\n",
+    has_disruption_budget=False,
+)
+OPTIONS = {
+    "default": InstallOptions(image=IMAGE),
+    "full": FULL,
+    "history": HISTORY,
+    "dashboard": DASHBOARD,
+    "single": SINGLE,
+}
+"""The chart is rendered with the values of the same names (tests/charts)."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -72,9 +109,11 @@ def test_objects_are_owned_unique_and_in_creation_order(name: str) -> None:
         ("Namespace", "ServiceAccount"),
         ("ServiceAccount", "ClusterRoleBinding"),
         ("ClusterRole", "ClusterRoleBinding"),
+        ("ClusterRoleBinding", "Deployment"),
+        ("ClusterRoleBinding", "RoleBinding"),
         ("RoleBinding", "Deployment"),
     ):
-        assert order.index(earlier) < order.index(later)
+        assert earlier not in order or later not in order or order.index(earlier) < order.index(later)
     assert {kinds.resource_of(one).is_namespaced == ("namespace" in one["metadata"]) for one in made} == {
         True
     }
@@ -127,8 +166,10 @@ def test_controller_parses_its_arguments_to_the_settings_of_the_roles(name: str)
 
     assert command == controller.name
     file = (choices.configuration.encode(), "config") if has_configuration else None
-    as_installed = msgspec.structs.replace(choices.settings, barrier_image=IMAGE)
-    assert settings_file.load(file, {}, flags).settings == as_installed
+    used = settings_file.load(file, {}, flags).settings
+    is_set = choices.settings.barrier_image != options.DEFAULT_IMAGE
+    image = choices.settings.barrier_image if is_set else choices.image
+    assert used == msgspec.structs.replace(choices.settings, barrier_image=image)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def test_every_field_has_a_description() -> None:
         properties = SCHEMA["properties"] if struct is Job else SCHEMA["$defs"][name]["properties"]
         for field in msgspec.structs.fields(struct):
             assert properties[field.encode_name]["description"], (name, field.encode_name)
+    objects = {name for name, definition in SCHEMA["$defs"].items() if "properties" in definition}
+    assert {"Job", *objects} == job_docs.STRUCTS.keys()
 
 
 VALID_FIELDS: dict[str, dict[str, Any]] = {

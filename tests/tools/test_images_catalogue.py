@@ -19,12 +19,13 @@ HUB = catalogue.hub(CHECKOUT)
 TENSORFLOW = catalogue.with_tensorflow(CHECKOUT)
 
 
-def instructions(file: str = "Dockerfile") -> dict[str, str]:
-    """Return the instructions of the Dockerfile's last stage; the last value of a duplicate counts."""
+def instructions(file: str = "Dockerfile", stage: int = -1) -> dict[str, str]:
+    """Return the instructions of a stage; the last value of a duplicate counts."""
     text = (ROOT / file).read_text()
     lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
-    last_stage = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
-    read = (re.fullmatch(r"([A-Z]+(?: --\S+)?) (.+)", line) for line in lines[last_stage:])
+    starts = [number for number, line in enumerate(lines) if line.startswith("FROM ")]
+    start, end = list(zip(starts, [*starts[1:], len(lines)], strict=True))[stage]
+    read = (re.fullmatch(r"([A-Z]+(?: --\S+)?) (.+)", line) for line in lines[start:end])
     return {found[1]: found[2] for found in read if found}
 
 
@@ -60,6 +61,8 @@ def test_dockerfile_sets_the_same_environment(dockerfile: dict[str, str], image:
 
 def test_dockerfile_uses_the_same_files() -> None:
     copied = re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text())
+    page, *copied = [each for each in copied if each != "ui"]
+    assert page == "ui/package.json ui/package-lock.json"
     outermost = {
         name if name in checkout.BESIDE else name.partition("/")[0] for name in " ".join(copied).split()
     }
@@ -109,8 +112,10 @@ def test_hub_dockerfile_builds_the_same_image(instruction: str, expected: str) -
 def test_hub_dockerfile_has_the_same_packages() -> None:
     [_, packages] = HUB.layers
     assert isinstance(packages, catalogue.PythonPackages)
-    words = shlex.split(HUB_DOCKERFILE["RUN"])
-    assert HUB_DOCKERFILE["COPY"] == f"requirements.txt {words[-1]}"
+    stage = instructions("docker/hub/Dockerfile", 0)
+    words = shlex.split(stage["RUN"])
+    assert HUB_DOCKERFILE["COPY --from=build"] == f"{packages.folder} {packages.folder}"
+    assert stage["COPY"] == f"requirements.txt {words[-1]}"
     assert words[-4:-1] == ["--require-hashes", "--no-deps", "--requirement"]
     assert packages.lock == (ROOT / checkout.HUB_LOCK).read_text()
     assert f"{packages.folder}/bin/pip" in words

@@ -19,6 +19,7 @@ def test_list_shows_state_verdict_tasks_and_progress(tab: Tab) -> None:
     expect(tab.row("training")).to_contain_text("training is running: 3 of 3 tasks")
     expect(tab.row("training")).to_contain_text("loss=")
     expect(tab.row("waiting")).to_contain_text("4000 CPU")
+    expect(tab.row("unstable")).to_contain_text("Failed")
     for label in ("Age", "Duration"):
         expect(tab.row("training").locator(f"[data-label={label}]")).to_have_text(
             re.compile(r"^\d+ (s|min|h)")

@@ -365,6 +365,8 @@ def test_session_ends_when_its_token_becomes_invalid(place: Place) -> None:
         place.client.delete(place.path("serviceaccounts", "viewer")).expect(200)
         assert browser.get(f"jobs/{place.name}/digits").expect(401).error == "session-expired"
         assert browser.get("session").expect(401).error == "session-expired"
+        error = browser.get("jobs").expect(401).body["error"]
+        assert "the cluster rejected your credentials" in error["message"], "every request says why"
 
 
 def test_link_mode_accepts_no_token(dashboard: Dashboard) -> None:

@@ -12,6 +12,10 @@ from one_node.layout import Layout
 
 FIRST_WITH_CGROUP_CHECK: Final = 31
 """First minor version whose kubelet has `failCgroupV1`; from 1.35 on it rejects cgroup v1 by default."""
+FIRST_WITH_LOG_WORKERS: Final = 30
+"""First minor version that lets several workers rotate logs: one falls behind if many containers run."""
+
+LOG_ROTATION: Final = {"containerLogMaxWorkers": 4, "containerLogMonitorInterval": "3s"}
 
 READING: Final = ("get", "list", "watch")
 AUDIT_POLICY: Final = {
@@ -110,6 +114,7 @@ def _kubelet(place: Layout) -> dict[str, Any]:
         "volumePluginDir": "/var/lib/kubelet/plugins",
         "failSwapOn": False,
         **({"failCgroupV1": False} if place.minor >= FIRST_WITH_CGROUP_CHECK else {}),
+        **(LOG_ROTATION if place.minor >= FIRST_WITH_LOG_WORKERS else {}),
         # The machine's disk may be fuller than a node's should be.
         "evictionHard": {"memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,

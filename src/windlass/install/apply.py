@@ -202,9 +202,14 @@ def _not_found(error: errors.NotFoundError, resource: Resource, manifest: Json) 
     if resource in _OPTIONAL_KINDS:
         note = f"this server does not serve {resource.plural} of {resource.group}/{resource.version}"
         return ApplyResult(subject, Outcome.SKIPPED, note)
-    if resource == kinds.POD_MONITORS:
-        advice = "Install the Prometheus operator, or omit --pod-monitor. All other objects were applied."
-        raise InstallError(f"{subject}: this cluster does not serve PodMonitors. {advice}") from error
+    if resource in (kinds.POD_MONITORS, kinds.SERVICE_MONITORS):
+        kind, option = (
+            ("PodMonitors", "--pod-monitor")
+            if resource == kinds.POD_MONITORS
+            else ("ServiceMonitors", "--service-monitor")
+        )
+        advice = f"Install the Prometheus operator, or omit {option}. All other objects were applied."
+        raise InstallError(f"{subject}: this cluster does not serve {kind}. {advice}") from error
     raise explain(error, subject) from error
 
 

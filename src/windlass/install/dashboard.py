@@ -1,6 +1,6 @@
 """The Deployment of the dashboard and its Service. Its pod has no token: every request has the token of a viewer."""
 
-from windlass.install.deployment import CONTAINER_SECURITY, POD_SECURITY
+from windlass.install.deployment import CONTAINER_SECURITY, POD_SECURITY, ingress_only
 from windlass.install.options import UI_NAME, InstallOptions
 from windlass.model import names
 from windlass.model.base import Json, manifest
@@ -22,12 +22,16 @@ def objects(options: InstallOptions) -> list[Json]:
         return []
     metadata = options.metadata(UI_NAME)
     ports = [{"name": "http", "port": SERVICE_PORT, "targetPort": "http", "protocol": "TCP"}]
-    return [
+    objects = [
         manifest("v1", "ServiceAccount", metadata, automountServiceAccountToken=False),
         manifest("v1", "ConfigMap", metadata, data={KUBECONFIG: _kubeconfig()}),
         manifest("apps/v1", "Deployment", metadata, spec=_deployment(options)),
         manifest("v1", "Service", metadata, spec={"selector": _selector(options), "ports": ports}),
     ]
+    if options.has_network_policy:
+        spec = ingress_only(_selector(options), "http", options.ui_peers)
+        objects.append(manifest("networking.k8s.io/v1", "NetworkPolicy", metadata, spec=spec))
+    return objects
 
 
 def _kubeconfig() -> str:
@@ -68,6 +72,7 @@ def _pod(options: InstallOptions) -> Json:
         "securityContext": POD_SECURITY,
         "containers": [_container(options)],
         "volumes": [{"name": "configuration", "projected": {"sources": sources}}],
+        **options.pod_fields,
     }
 
 
@@ -77,6 +82,7 @@ def _container(options: InstallOptions) -> Json:
     return {
         "name": "ui",
         "image": options.image,
+        **options.container_fields,
         "args": [
             "ui",
             f"--listen=:{PORT}",
@@ -87,7 +93,7 @@ def _container(options: InstallOptions) -> Json:
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": {**probe, "periodSeconds": 20, "failureThreshold": 3},
         "readinessProbe": {**probe, "periodSeconds": 5},
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": options.ui_resources,
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [{"name": "configuration", "mountPath": _FOLDER, "readOnly": True}],
     }

@@ -39,19 +39,42 @@ def namespace(options: InstallOptions) -> list[Json]:
 
 def workload(options: InstallOptions) -> list[Json]:
     metadata, selector = options.metadata(CONTROLLER_NAME), {"matchLabels": options.pod_selector}
-    # Use maxUnavailable: with one replica, minAvailable would block draining its node.
-    disruption_budget = {"maxUnavailable": 1, "selector": selector}
-    manifests = [
-        manifest("apps/v1", "Deployment", metadata, spec=_deployment_spec(options)),
-        manifest("policy/v1", "PodDisruptionBudget", metadata, spec=disruption_budget),
-    ]
+    manifests = [manifest("apps/v1", "Deployment", metadata, spec=_deployment_spec(options))]
     if options.configuration:
         data = {CONFIGURATION_FILE: options.configuration}
         manifests.insert(0, manifest("v1", "ConfigMap", options.metadata(CONFIG_MAP_NAME), data=data))
+    if options.has_disruption_budget:
+        # Use maxUnavailable: with one replica, minAvailable would block draining its node.
+        spec = {"maxUnavailable": 1, "selector": selector}
+        manifests.append(manifest("policy/v1", "PodDisruptionBudget", metadata, spec=spec))
+    if options.has_network_policy:
+        spec = ingress_only(options.pod_selector, "metrics", options.monitoring_peers)
+        manifests.append(manifest("networking.k8s.io/v1", "NetworkPolicy", metadata, spec=spec))
+    return [*manifests, *_monitors(options)]
+
+
+def ingress_only(selector: Json, port: str, peers: list[Json]) -> Json:
+    """Return the spec of a NetworkPolicy that allows connections to one port. The kubelet always has access."""
+    rule: Json = {"ports": [{"port": port, "protocol": "TCP"}], **({"from": peers} if peers else {})}
+    return {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": [rule]}
+
+
+def _monitors(options: InstallOptions) -> list[Json]:
+    """Return the objects by which the Prometheus operator finds the metrics."""
+    metadata, selector = options.metadata(CONTROLLER_NAME), {"matchLabels": options.pod_selector}
+    endpoints, manifests = [{"port": "metrics", "path": "/metrics"}], []
     if options.has_pod_monitor:
-        endpoints = [{"port": "metrics", "path": "/metrics"}]
-        spec = {"selector": selector, "podMetricsEndpoints": endpoints}
+        spec: Json = {"selector": selector, "podMetricsEndpoints": endpoints}
         manifests.append(manifest("monitoring.coreos.com/v1", "PodMonitor", metadata, spec=spec))
+    if options.has_service_monitor:
+        component = {"app.kubernetes.io/component": options.pod_selector["app.kubernetes.io/component"]}
+        labelled = {**metadata, "labels": {**metadata["labels"], **component}}
+        ports = [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics", "protocol": "TCP"}]
+        # Without a cluster IP: Prometheus reads each replica.
+        spec = {"clusterIP": "None", "selector": options.pod_selector, "ports": ports}
+        manifests.append(manifest("v1", "Service", labelled, spec=spec))
+        spec = {"selector": selector, "endpoints": endpoints}
+        manifests.append(manifest("monitoring.coreos.com/v1", "ServiceMonitor", metadata, spec=spec))
     return manifests
 
 
@@ -81,6 +104,7 @@ def _pod(options: InstallOptions) -> Json:
         "affinity": _anti_affinity(options),
         "securityContext": POD_SECURITY,
         "containers": [_container(options)],
+        **options.pod_fields,
     }
     if options.priority_class:
         pod["priorityClassName"] = options.priority_class
@@ -100,13 +124,13 @@ def _container(options: InstallOptions) -> Json:
     container = {
         "name": "controller",
         "image": options.image,
+        **options.container_fields,
         "args": _arguments(options),
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 20, "failureThreshold": 3},
         # A replica on standby is ready too.
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
-        # The limit is enough for a few Frameworks with 10,000 tasks.
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": options.resources,
         "securityContext": CONTAINER_SECURITY,
     }
     if options.configuration:

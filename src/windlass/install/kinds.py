@@ -17,6 +17,8 @@ _RBAC = "rbac.authorization.k8s.io"
 
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 POD_MONITORS = Resource("monitoring.coreos.com", "v1", "podmonitors")
+SERVICE_MONITORS = Resource("monitoring.coreos.com", "v1", "servicemonitors")
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies")
 CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", is_namespaced=False)
 CLUSTER_ROLE_BINDINGS = Resource(_RBAC, "v1", "clusterrolebindings", is_namespaced=False)
 
@@ -33,6 +35,8 @@ RESOURCES: dict[str, Resource] = {
     "Service": SERVICES,
     "PodDisruptionBudget": POD_DISRUPTION_BUDGETS,
     "PodMonitor": POD_MONITORS,
+    "ServiceMonitor": SERVICE_MONITORS,
+    "NetworkPolicy": NETWORK_POLICIES,
 }
 
 UNINSTALL_ORDER: tuple[Resource, ...] = (
@@ -40,6 +44,8 @@ UNINSTALL_ORDER: tuple[Resource, ...] = (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     POD_MONITORS,
+    SERVICE_MONITORS,
+    NETWORK_POLICIES,
     SERVICES,
     CONFIG_MAPS,
     CLUSTER_ROLE_BINDINGS,

@@ -14,7 +14,7 @@ from windlass.model.settings import IMAGE, Settings
 DEFAULT_NAMESPACE = "windlass-system"
 DEFAULT_IMAGE = IMAGE
 CONTROLLER_NAME = "windlass-controller"
-"""The name of the Deployment, the ServiceAccount, the PodDisruptionBudget and the PodMonitor."""
+"""The name of the Deployment and the other objects of the controller in its namespace."""
 CONFIG_MAP_NAME = "windlass-configuration"
 UI_NAME = "windlass-ui"
 """The name of the objects of the dashboard."""
@@ -26,6 +26,11 @@ OWN_LABELS: dict[str, str] = {PART_OF: "windlass", MANAGED_BY: "windlass"}
 """The labels of all objects that `windlass install` creates, and of the controller's pods."""
 
 
+def _resources() -> Json:
+    """Return the default for the controller and the dashboard, enough for a few Frameworks with 10,000 tasks."""
+    return {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+
+
 class InstallOptions(msgspec.Struct, frozen=True):
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
@@ -35,7 +40,23 @@ class InstallOptions(msgspec.Struct, frozen=True):
     configuration: str = ""
     """The text of the configuration file; empty without one."""
     has_pod_monitor: bool = False
+    has_service_monitor: bool = False
+    """Whether to create a Service for the metrics, and a ServiceMonitor."""
+    has_network_policy: bool = False
+    """Whether to reject connections to other ports than those of the metrics and of the dashboard."""
+    has_disruption_budget: bool = True
     priority_class: str = ""
+    resources: Json = msgspec.field(default_factory=_resources)
+    """Requests and limits of the controller."""
+    ui_resources: Json = msgspec.field(default_factory=_resources)
+    pod_fields: Json = {}
+    """Additional fields of the pods' specs, e.g. tolerations."""
+    container_fields: Json = {}
+    """Additional fields of the containers, e.g. the pull policy."""
+    monitoring_peers: list[Json] = []
+    """With the network policy: who may read the metrics; empty: everyone."""
+    ui_peers: list[Json] = []
+    """With the network policy: who may reach the dashboard; empty: everyone."""
     has_ui: bool = False
     """Whether to deploy the dashboard."""
     ui_token_header: str = ""

@@ -119,7 +119,14 @@ async def _owned_objects(send: Send, resource: Resource, namespace: str) -> list
 
 
 async def _owned_objects_by_name(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
-    options = InstallOptions(namespace=namespace, configuration="any", has_pod_monitor=True, has_ui=True)
+    options = InstallOptions(
+        namespace=namespace,
+        configuration="any",
+        has_pod_monitor=True,
+        has_service_monitor=True,
+        has_network_policy=True,
+        has_ui=True,
+    )
     metadata = [
         await _metadata(
             send, resource, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]

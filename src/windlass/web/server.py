@@ -36,6 +36,7 @@ SECURE_PREFIX = "__Host-"
 CLEANUP_SECONDS = 15.0
 SHUTDOWN_SECONDS = 1.0
 _READING = ("GET", "HEAD")
+_REJECTED = "the cluster rejected your credentials: they may have expired. Log in again."
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -206,11 +207,9 @@ class Server:
             except Exception as error:
                 converted = call.viewer.connection.expected_error(error)
                 if isinstance(converted, CredentialsRejectedError):
-                    self.sessions.end(self._session_key(request))
+                    self.sessions.reject(self._session_key(request))
                     await self.viewers.drop(call.viewer)
-                    raise problems.session_expired(
-                        "the cluster rejected your credentials: they may have expired. Log in again."
-                    ) from error
+                    raise problems.session_expired(_REJECTED) from error
                 raise
             return found if isinstance(found, web.StreamResponse) else json_response(found)
 
@@ -231,6 +230,8 @@ class Server:
             raise ProblemError(401, "no-session", self._login_advice)
         if session is None:
             raise problems.session_expired(self._login_advice)
+        if session.is_rejected:
+            raise problems.session_expired(_REJECTED)
         viewer = self._viewer(session.identity)
         call = Call(request, viewer, session, session.csrf_token)
         call.is_alive = lambda: self.sessions.touch(session)

@@ -22,6 +22,8 @@ class Session(msgspec.Struct):
     csrf_token: str
     created_at: float
     used_at: float
+    is_rejected: bool = False
+    """The cluster has rejected the viewer's credentials."""
 
     @property
     def expires_at(self) -> float:
@@ -77,14 +79,15 @@ class Sessions:
     def find(self, key: str) -> Session | None:
         """Return the session, and mark it as used; None if it does not exist or has expired."""
         found = self._sessions.get(key)
-        if found is None or not self.touch(found):
+        if found is None or self._is_expired(found):
             self._sessions.pop(key, None)
             return None
+        self.touch(found)
         return found
 
     def touch(self, session: Session) -> bool:
-        """Mark the session as used. Return False if it has expired."""
-        if self._is_expired(session):
+        """Mark the session as used. Return False if it has expired or was rejected."""
+        if session.is_rejected or self._is_expired(session):
             return False
         session.used_at = self._now()
         return True
@@ -94,6 +97,11 @@ class Sessions:
         if (found := self._sessions.pop(key, None)) is not None:
             found.created_at = -MAX_SESSION_SECONDS
 
+    def reject(self, key: str) -> None:
+        """End a session, but keep it until it expires, so that every later request learns the reason."""
+        if (found := self._sessions.get(key)) is not None:
+            found.is_rejected = True
+
     def _end_oldest(self, keys: Iterable[str]) -> None:
         self.end(min(keys, key=lambda key: self._sessions[key].used_at))
 
@@ -102,7 +110,7 @@ class Sessions:
             del self._sessions[key]
 
     def identities(self) -> set[str]:
-        return {each.identity for each in self._sessions.values()}
+        return {each.identity for each in self._sessions.values() if not each.is_rejected}
 
     def _is_expired(self, session: Session) -> bool:
         now = self._now()

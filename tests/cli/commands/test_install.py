@@ -103,6 +103,7 @@ def test_options_change_the_manifests(tmp_path: Path) -> None:
         *("--namespace", "training", "--image", "registry.example/windlass:1", "--replicas", "3"),
         *("--watch-namespace", "a", "--watch-namespace", "b", "--watch-namespace", "a", "--config", file),
         *("--manage-crds", "--pod-monitor", "--priority-class", "system-cluster-critical"),
+        *("--service-monitor", "--network-policy"),
     )
     spec = deployment(found)
     (container,) = spec["template"]["spec"]["containers"]
@@ -113,7 +114,8 @@ def test_options_change_the_manifests(tmp_path: Path) -> None:
     own_image = "--barrier-image=registry.example/windlass:1"
     assert {"--namespaces=a,b", "--manage-crds", own_image} < set(container["args"])
     assert spec["template"]["spec"]["priorityClassName"] == "system-cluster-critical"
-    assert named(found, "PodMonitor") == ["windlass-controller"]
+    for kind in ("PodMonitor", "ServiceMonitor", "NetworkPolicy"):
+        assert named(found, kind) == ["windlass-controller"]
     (config,) = (one for one in found if one["kind"] == "ConfigMap")
     ((name, text),) = config["data"].items()
     assert text == file.read_text()
@@ -290,7 +292,11 @@ def test_foreign_object_is_not_changed(server: RunningServer) -> None:
         (("--watch-namespace", "nowhere"), "namespace nowhere does not exist. Create it first."),
         (
             ("--pod-monitor",),
-            "this cluster does not serve PodMonitors. Install the Prometheus operator, or omit",
+            "this cluster does not serve PodMonitors. Install the Prometheus operator, or omit --pod-monitor",
+        ),
+        (
+            ("--service-monitor",),
+            "this cluster does not serve ServiceMonitors. Install the Prometheus operator, or omit --service-monitor",
         ),
     ],
 )

@@ -61,6 +61,14 @@ def test_slow_server_increases_the_status_delay(seconds: float, expected: float)
     assert learned.max_status_delay(2, 0.0, now=110.0) == pytest.approx(expected)
 
 
+def test_saturated_server_gets_one_update_and_then_fewer() -> None:
+    learned = AdaptiveBatching()
+    for _ in range(adaptive_batching.UPDATE_SAMPLES):
+        learned.record_update(1.0, now=100.0)
+    delays = [learned.max_status_delay(2, 0.0, now=110.0, is_first=is_first) for is_first in (True, False)]
+    assert delays == [adaptive_batching.MAX_STATUS_DELAY, 50.0]
+
+
 def test_old_samples_are_ignored() -> None:
     learned = AdaptiveBatching()
     for _ in range(adaptive_batching.UPDATE_SAMPLES):

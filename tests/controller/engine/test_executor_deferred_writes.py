@@ -10,7 +10,7 @@ from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, UPDAT
 from windlass.controller.engine.api import ConflictError, UnknownOutcomeError
 from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
-from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpec
+from windlass.model.framework import CompletedPods, FrameworkSpec, RetryBackoff, RetryPolicySpec
 from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
@@ -250,3 +250,28 @@ def test_edit_of_the_retry_policy_retries_a_failure_not_stored_yet() -> None:
     task = stored.status.attempt_status.roles[0].task_statuses[1]
     assert task.retry_policy_status.total_retried_count == 1
     assert task.state is not State.COMPLETED
+
+
+def test_saturated_server_stores_one_status_between_the_first_and_the_last() -> None:
+    """Pods start and end one after the other, over a minute."""
+    bench = Bench(builders.framework("job", builders.role("worker", 3), completed_pods=CompletedPods.KEEP))
+    stored = [entry for _ in range(2) for entry in _pass(bench)]
+    for _ in range(UPDATE_SAMPLES):
+        bench.executor._batching.record_update(1.0, bench.seconds)
+    for phase in ("Running", "Succeeded"):
+        for index in range(3):
+            bench.wait(7)
+            bench.executor._batching.record_update(1.0, bench.seconds)
+            bench.set_pod(f"job-worker-{index}", phase=phase)
+            stored += _pass(bench)
+    assert [entry for entry in stored if entry.startswith("store")] == [
+        "store AttemptPreparing",
+        "store AttemptRunning",
+        "store Completed",
+    ]
+
+
+def _pass(bench: Bench) -> list[str]:
+    done = bench.run()
+    bench.show()
+    return done

@@ -22,6 +22,7 @@ from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot
+from windlass.model.states import State
 from windlass.wire import codec
 from windlass.wire.codec import InvalidFramework, StatusWriter
 
@@ -562,3 +563,24 @@ def test_lists_of_different_namespaces_may_have_any_order() -> None:
     lab.says(Listed([], "10"))
     team.says(Listed([raw(job("21"))], "21"))
     assert bench.cache.framework(KEY) == job("21")
+
+
+def test_first_list_omits_completed_frameworks_and_later_ones_those_that_finished() -> None:
+    bench = Bench()
+    (following,) = bench.frameworks()
+    assert following.first_field_selector == "status.state!=Completed"
+    assert following.is_listed is not None
+    ended = raw({"metadata": {"name": "job", "namespace": "team"}, "status": {"state": "Completed"}})
+    running = raw({"metadata": {"name": "job", "namespace": "team"}, "status": {"state": "AttemptRunning"}})
+    without_status = raw({"metadata": {"name": "job", "namespace": "team"}, "status": None})
+    assert [following.is_listed(each) for each in (ended, running, without_status)] == [False, True, True]
+    following.says(Listed([], "10"))
+    assert following.is_listed(ended), (
+        "nothing is known of it, e.g. because it completed while the watch was broken"
+    )
+    assert JOB.status is not None
+    completed = JOB.with_status(msgspec.structs.replace(JOB.status, state=State.COMPLETED), "20")
+    bench.cache.put_framework(completed)
+    assert bench.cache.finish(completed, NOW)
+    assert not following.is_listed(raw(completed))
+    assert following.is_listed(edited(completed, "metadata.resourceVersion", "21"))

@@ -52,9 +52,11 @@ def test_other_uids_are_not_found(archive: LogArchive, tmp_path: Path, uid: str)
     assert archive.find(uid) is None
 
 
-def test_logs_are_deleted_with_their_namespace(archive: LogArchive, tmp_path: Path) -> None:
+def test_logs_are_deleted_with_their_namespace(tmp_path: Path) -> None:
+    archive = LogArchive(tmp_path / "archive", tmp_path / "pods")
     archive.keep(pod(tmp_path, "uid-1"))
     archive.keep(pod(tmp_path, "uid-2", namespace="other"))
+    assert {folder.uid for folder in archive.folders()} == {"uid-1", "uid-2"}
     archive.remove_namespace("team")
     assert [folder.uid for folder in archive.folders()] == ["uid-2"]
 

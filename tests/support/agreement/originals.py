@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import operator_binaries
 import yaml
-from operator_binaries import Operator
 
+import go_programs
 import kubernetes_api
 import programs
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
+from go_programs import Program
 from kubernetes_api import Api
 
 MASTERS: Final = "system:masters"
@@ -35,12 +35,12 @@ WEBHOOK_FOLDER: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S
 NAMESPACE: Final = "kubeflow"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
-OPERATORS: Final[Mapping[str, Operator | None]] = {
+OPERATORS: Final[Mapping[str, Program | None]] = {
     "Job": None,
-    "TFJob": operator_binaries.TRAINING_OPERATOR,
-    "PyTorchJob": operator_binaries.TRAINING_OPERATOR,
-    "MPIJob": operator_binaries.MPI_OPERATOR,
-    "JobSet": operator_binaries.JOBSET,
+    "TFJob": go_programs.TRAINING_OPERATOR,
+    "PyTorchJob": go_programs.TRAINING_OPERATOR,
+    "MPIJob": go_programs.MPI_OPERATOR,
+    "JobSet": go_programs.JOBSET,
 }
 
 
@@ -48,7 +48,7 @@ OPERATORS: Final[Mapping[str, Operator | None]] = {
 def served(kinds: Iterable[str]) -> Iterator[Api]:
     """Run an API server, the Job controller, and the operators of these kinds."""
     operators = {operator.name: operator for kind in kinds if (operator := OPERATORS[kind]) is not None}
-    paths = {name: operator_binaries.ensure(operator) for name, operator in operators.items()}
+    paths = {name: go_programs.ensure(operator) for name, operator in operators.items()}
     users = {JOB_CONTROLLERS: MASTERS, **dict.fromkeys(operators, MASTERS)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_alone())
@@ -77,9 +77,7 @@ def _alone() -> Iterator[None]:
 class _Start:
     """One operator to start."""
 
-    def __init__(
-        self, client: Client, operator: Operator, path: Path, folder: Path, kubeconfig: Path
-    ) -> None:
+    def __init__(self, client: Client, operator: Program, path: Path, folder: Path, kubeconfig: Path) -> None:
         self._client = client
         self._operator = operator
         self._path = path
@@ -90,7 +88,7 @@ class _Start:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         hooks = []
-        for file in operator_binaries.definitions(self._operator):
+        for file in go_programs.definitions(self._operator):
             for document in yaml.safe_load_all(file.read_text()):
                 kind = (document or {}).get("kind", "")
                 if kind == "CustomResourceDefinition" and not self._is_left_out(document):
@@ -111,7 +109,7 @@ class _Start:
 
     def _is_left_out(self, definition: Json) -> bool:
         """Return whether this is the older MPIJob of the training operator: it has the name of the mpi-operator's."""
-        is_old = self._operator is operator_binaries.TRAINING_OPERATOR
+        is_old = self._operator is go_programs.TRAINING_OPERATOR
         return is_old and definition["spec"]["names"]["kind"] == "MPIJob"
 
     def _is_served(self, definition: Json) -> Callable[[], bool]:

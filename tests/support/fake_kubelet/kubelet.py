@@ -24,6 +24,8 @@ import msgspec
 from fake_kubelet import lifecycle
 from fake_kubelet.history import History, Sighting
 from fake_kubelet.lifecycle import Life, Play, Pod
+from windlass.k8s.protobuf import views
+from windlass.k8s.protobuf.messages import MAGIC
 from windlass.kubeapi import access, errors, requests, resources
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.requests import Request, Verb
@@ -38,7 +40,13 @@ MAX_DELAY = 1.0
 Shown = Callable[[int], Awaitable[None]]
 """Returns when the relevant watches have received pods of that version."""
 
-_decode = msgspec.json.Decoder(Pod).decode
+_decode_json = msgspec.json.Decoder(Pod).decode
+_decode_protobuf = views.Decoder(Pod, "v1", "Pod").decode
+
+
+def _decode(data: msgspec.Raw) -> Pod:
+    body = bytes(data)
+    return _decode_protobuf(body) if body.startswith(MAGIC) else _decode_json(body)
 
 
 class Step(Enum):
@@ -141,6 +149,7 @@ class FakeKubelet:
             namespace=self._namespace,
             label_selector=self._label,
             receive=self._receive,
+            accepts_protobuf=True,
         )
         try:
             async with asyncio.TaskGroup() as self._tasks:

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions. `tools/update_crds.py --verify` compares them with the files in docs/crds."""
+"""The CustomResourceDefinitions. `tools/update_crds.py --verify` compares them with charts/windlass/definitions."""
 
 import functools
 import subprocess
@@ -155,12 +155,12 @@ def test_files_add_only_descriptions(definition: Json) -> None:
             if key != "description" or is_named_by_users
         }
 
-    file = ROOT / "docs" / "crds" / f"{definition['metadata']['name']}.yaml"
+    file = ROOT / "charts" / "windlass" / "definitions" / f"{definition['metadata']['name']}.yaml"
     assert bare(yaml.safe_load(file.read_text(encoding="utf-8"))) == bare(definition)
 
 
 def test_each_definition_has_a_file() -> None:
-    found = sorted(file.stem for file in (ROOT / "docs" / "crds").iterdir())
+    found = sorted(file.stem for file in (ROOT / "charts" / "windlass" / "definitions").glob("*.*.yaml"))
     expected = manifests.definitions(has_records=True)
     assert found == sorted(definition["metadata"]["name"] for definition in expected)
     assert len(found) == len(expected) == 4

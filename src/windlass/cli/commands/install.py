@@ -75,6 +75,14 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 )
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 @click.option(
+    "--service-monitor", is_flag=True, help="Add a Service and a ServiceMonitor for the Prometheus operator."
+)
+@click.option(
+    "--network-policy",
+    is_flag=True,
+    help="Add NetworkPolicies that allow connections only to the metrics and the dashboard.",
+)
+@click.option(
     "--priority-class",
     default="",
     metavar="NAME",
@@ -110,6 +118,8 @@ def install(
     history: bool,
     read_logs: bool,
     pod_monitor: bool,
+    service_monitor: bool,
+    network_policy: bool,
     priority_class: str,
     has_ui: bool,
     token_header: str,
@@ -141,6 +151,8 @@ def install(
         ),
         configuration=data.decode(),
         has_pod_monitor=pod_monitor,
+        has_service_monitor=service_monitor,
+        has_network_policy=network_policy,
         priority_class=priority_class,
         has_ui=has_ui,
         ui_token_header=token_header,

@@ -54,6 +54,8 @@ class _PendingStatus:
         """The resourceVersion of the Framework that the deferred decision is based on."""
         self._deferred_since: float | None = None
         self._last_update_seconds = 0.0
+        self._was_last_deferred = False
+        """Whether the last update stored a status that no action depends on."""
 
     def deferred_decision(self, framework: Framework) -> Decision | None:
         """Return the decision whose status is deferred, unless the Framework has changed since that decision."""
@@ -67,7 +69,12 @@ class _PendingStatus:
         """
         if not decision.may_wait or decision.status is None:
             return None
-        delay = batching.max_status_delay(decision.status.summary.tasks, self._last_update_seconds, now)
+        delay = batching.max_status_delay(
+            decision.status.summary.tasks,
+            self._last_update_seconds,
+            now,
+            is_first=not self._was_last_deferred,
+        )
         if any(isinstance(action, CreatePod) for action in decision.actions):
             delay = max(delay, MIN_GANG_DELAY)
         if self._deferred_since is None:
@@ -79,8 +86,9 @@ class _PendingStatus:
         self._deferred = decision
         self._decided_on = framework.metadata.resource_version
 
-    def record_duration(self, seconds: float) -> None:
+    def record_update(self, decision: Decision, seconds: float) -> None:
         self._last_update_seconds = seconds
+        self._was_last_deferred = decision.may_wait
 
     def clear(self) -> None:
         """Record that the decided status is stored, or does not differ from the stored one."""
@@ -251,7 +259,7 @@ class Executor:
             pending.unanswered = decision
             raise
         ended = self._clock.monotonic()
-        pending.record_duration(ended - began)
+        pending.record_update(decision, ended - began)
         self._batching.record_update(ended - began, ended)
         if not self._cache.record_stored(stored):
             return None, ()

@@ -1,0 +1,104 @@
+"""The chart on a complete cluster: install over a running job, upgrade, roll back, uninstall. No other test may run."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live import controllable_tasks
+from live.clusters import IMAGE, NAMESPACE, Cluster
+from live.jobs import FOREVER, framework, role
+from live.place import Place
+from operated.place import completion_of, retries_of
+
+import go_programs
+import kubernetes_binaries
+from conformance.objects import path as path_of
+from windlass.install import options
+
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(kubernetes_binaries.is_oldest(), reason="the chart needs Kubernetes 1.21"),
+]
+
+CHART = Path(__file__).parents[2] / "charts" / "windlass"
+RELEASE = "windlass"
+DEPLOYMENT = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
+ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/windlass:{NAMESPACE}:frameworks"
+RECORDS = "/apis/windlass.dev/v1/namespaces/{}/attemptrecords"
+
+
+class Helm:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._program = go_programs.ensure(go_programs.HELM)
+        own = {f"HELM_{kind}_HOME": str(folder / kind) for kind in ("CACHE", "CONFIG", "DATA")}
+        self._environment = {**os.environ, **own, "KUBECONFIG": str(cluster.kubeconfig)}
+
+    def __call__(self, command: str, *words: str | Path) -> str:
+        done = subprocess.run(  # noqa: S603
+            [self._program, command, RELEASE, *words, "--namespace", NAMESPACE],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"helm {command}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture
+def helm(cluster: Cluster, place: Place, tmp_path: Path) -> Iterator[Helm]:
+    """Remove the usual installation, and bring it back after the test."""
+    cluster.windlass("uninstall", "--yes")
+    wait_until_gone(place, f"/api/v1/namespaces/{NAMESPACE}")
+    yield Helm(cluster, tmp_path)
+    Helm(cluster, tmp_path)("uninstall", "--ignore-not-found", "--wait")
+    cluster.client.delete(f"/api/v1/namespaces/{NAMESPACE}")
+    wait_until_gone(place, f"/api/v1/namespaces/{NAMESPACE}")
+    cluster.install_anew()
+
+
+def wait_until_gone(place: Place, path: str) -> None:
+    place.wait_for(f"{path} to be gone", lambda: place.client.get(path).code == 404)
+
+
+def arguments(cluster: Cluster) -> list[str]:
+    spec = cluster.client.get(DEPLOYMENT).expect(200).body["spec"]["template"]["spec"]
+    found: list[str] = spec["containers"][0]["args"]
+    return found
+
+
+def test_job_continues_through_install_upgrade_rollback_and_uninstall(
+    cluster: Cluster, place: Place, helm: Helm
+) -> None:
+    ps = role("ps", 1, FOREVER)
+    place.submit(framework("job", ps, controllable_tasks.role(tasks=2, min_succeeded=2)))
+    repository, _, tag = IMAGE.rpartition(":")
+    image = f"image.repository={repository},image.tag={tag}"
+    helm("install", CHART, "--create-namespace", "--take-ownership", "--wait", "--set-string", image)
+    cluster.wait_for_controllers()
+    place.wait_for_running("job", 3)
+
+    helm("upgrade", CHART, "--reuse-values", "--wait", "--set", "history.enabled=true")
+    cluster.wait_for_controllers()
+    assert "--history-enabled" in arguments(cluster)
+    controllable_tasks.end(place, "job-worker-0")
+    place.wait("job", lambda body: body["status"]["summary"]["succeeded"] == 1, "the first worker to end")
+    place.submit(framework("short", role()))
+    assert completion_of(place.wait_for_completed("short"))["code"] == 0
+    records = RECORDS.format(place.name)
+    place.wait_for("the record of the short job", lambda: cluster.client.get(records).expect(200).names)
+
+    helm("rollback", "1", "--wait")
+    cluster.wait_for_controllers()
+    assert "--history-enabled" not in arguments(cluster)
+    assert cluster.client.get(records).expect(200).names, "the definition was kept"
+    controllable_tasks.end(place, "job-worker-1")
+    found = place.wait_for_completed("job")
+    assert (completion_of(found)["code"], retries_of(found)) == (0, 0)
+
+    helm("uninstall", "--wait")
+    for path in (DEPLOYMENT, ROLE):
+        wait_until_gone(place, path)
+    assert place.framework("job")["metadata"]["uid"] == found["metadata"]["uid"]
