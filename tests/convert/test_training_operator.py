@@ -80,6 +80,23 @@ TWO = "PS: 1, Worker: 2"
         ("Chief: 1, Evaluator: 1", "", ["exit 1 evaluator-0"], "Failed"),
         (TWO, "enableDynamicWorker: true", ["exit 1 worker-1"], "Active"),
         (TWO, "enableDynamicWorker: true", ["exit 1 ps-0"], "Failed"),
+        (TWO, "enableDynamicWorker: true", ["delete worker-0", "exit 0 worker-0"], "Succeeded"),
+        (TWO, "enableDynamicWorker: true", ["exit 1 worker-1", "exit 0 worker-0"], "Succeeded"),
+        (TWO, "enableDynamicWorker: true", ["exit 1 worker-0", "exit 0 worker-1"], "Failed"),
+        (TWO, "enableDynamicWorker: true", ["exit 1 worker-0", "exit 143 worker-1"], "Failed"),
+        (TWO, "enableDynamicWorker: true, successPolicy: AllWorkers", ["exit 1 worker-1"], "Active"),
+        (
+            TWO,
+            "enableDynamicWorker: true, successPolicy: AllWorkers",
+            ["exit 1 worker-1", "exit 0 worker-0"],
+            "Failed",
+        ),
+        (
+            "Chief: 1, Worker: 2",
+            "enableDynamicWorker: true",
+            ["exit 1 worker-0", "exit 143 worker-1", "exit 0 chief-0"],
+            "Succeeded",
+        ),
         # Keys are matched without case, as by the defaults of the operator.
         ("ps: 1, WORKER: 1", "", ["exit 0 worker-0"], "Succeeded"),
     ],

@@ -146,43 +146,10 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
         worker.keys,
         "the launcher decides, unless a worker is evicted",
     )
-    evicted = {
-        "phrase": "Evicted",
-        "type": {"attributes": ["Permanent"]},
-        "podPatterns": [{"reasonRegex": "^Evicted$"}],
-    }
-    deleted = {
-        "phrase": "PodDeleted",
-        "type": {"attributes": ["Transient"]},
-        "codeRanges": [{"min": _DELETED, "max": _DELETED}],
-    }
-    # A pod whose node is lost gets this condition, and is then deleted.
-    disrupted = {
-        "phrase": "PodDisrupted",
-        "type": {"attributes": ["Transient"]},
-        "conditionTypes": ["DisruptionTarget"],
-    }
-    draft.framework_role(
-        worker.role,
-        {
-            "task": {
-                "retryPolicy": {
-                    "fancyRetryPolicy": True,
-                    "maxRetryCount": 0,
-                    "maxTransientRetryCount": None,
-                    "retryBackoff": None,
-                },
-                # The last class matches all other failures: none of them is transient.
-                "podFailureSpec": [evicted, deleted, disrupted, {"type": {"attributes": []}}],
-            }
-        },
-    )
+    evicted = {"phrase": "Evicted", "type": {"attributes": ["Permanent"]}}
+    training_operator.replace_only_removed_pods(draft, worker, {**training_operator.EVICTED, **evicted})
     rule = {"name": "evicted", "taskRoles": [worker.role], "minFailedTaskCount": 1, "phrases": ["Evicted"]}
     draft.framework({"completionPolicies": [rule]})
-
-
-_DELETED = -101
-"""Completion code of a pod that somebody else deleted."""
 
 
 def _hosts_v2(

@@ -8,8 +8,9 @@ from windlass.convert import training_environment as environment
 from windlass.convert import training_operator
 from windlass.convert.conversion import Draft
 from windlass.convert.fields import Fields, Kind
-from windlass.convert.training_operator import ReplicaKind
+from windlass.convert.training_operator import ReplicaKind, Replicas
 from windlass.model import names
+from windlass.model.base import Json
 
 REPLICAS = ReplicaKind(
     field="tfReplicaSpecs",
@@ -25,7 +26,7 @@ def convert(draft: Draft) -> None:
     draft.put(("runtime",), "tensorflow", ("kind",))
     replicas = training_operator.put_replicas(draft, REPLICAS)
     training_operator.put_run_policy(draft, replicas)
-    dynamic = bool(draft.get("enableDynamicWorker"))
+    dynamic, policy = bool(draft.get("enableDynamicWorker")), draft.get("successPolicy")
     chiefs = [replicas[each] for each in ("Chief", "Master") if each in replicas]
     if len(chiefs) > 1:
         draft.refuse(("spec", REPLICAS.field, "Master"), "found Chief and Master: remove one of them")
@@ -38,8 +39,7 @@ def convert(draft: Draft) -> None:
         )
     worker = replicas.get("Worker")
     if dynamic and worker is not None:
-        training_operator.fail_on_permanent_exit_code(draft, worker)
-    policy = draft.get("successPolicy")
+        _put_dynamic_worker(draft, worker, decides=not chiefs)
     if policy not in (None, "", "AllWorkers"):
         draft.refuse(("spec", "successPolicy"), f"found {policy}, expected AllWorkers, or no successPolicy")
     environment.put_tf_config(draft, replicas, is_dynamic=dynamic)
@@ -49,12 +49,37 @@ def convert(draft: Draft) -> None:
         training_operator.put_completion(
             draft, worker, decides=True, may_fail=dynamic, comment="successPolicy: AllWorkers"
         )
-    elif worker.count:
+    elif worker.count and not dynamic:
         draft.put(
             ("completion",),
             {"task": f"{worker.role}-0"},
             ("spec", "successPolicy"),
             comment="without a chief, worker-0 decides the success of a TFJob",
+        )
+
+
+def _put_dynamic_worker(draft: Draft, worker: Replicas, *, decides: bool) -> None:
+    """Put what happens to workers that may fail. The operator goes on without failed ones, and creates removed ones
+    again."""
+    training_operator.fail_on_permanent_exit_code(draft, worker)
+    if worker.restart_policy == training_operator.NEVER:
+        training_operator.replace_only_removed_pods(draft, worker, training_operator.EVICTED)
+    if decides:
+        rules: list[Json] = [
+            {
+                "name": "all workers ended",
+                "taskRoles": [worker.role],
+                "minFailedTaskCount": 1,
+                "afterAll": True,
+            }
+        ]
+        if draft.get("successPolicy") != "AllWorkers":
+            first = {"name": f"{worker.role}-0 succeeded", "taskRoles": [worker.role], "taskIndexes": "0"}
+            rules.insert(0, {**first, "minSucceededTaskCount": 1})
+        draft.framework({"completionPolicies": rules})
+        draft.note(
+            ("spec", "enableDynamicWorker"),
+            "when all workers have ended and one has failed, the job fails; the original never ends",
         )
 
 

@@ -32,6 +32,8 @@ _DELETED_IS_TRANSIENT: Json = {
     "type": {"attributes": ["Transient"]},
     "codeRanges": [{"min": _DELETED, "max": _DELETED}],
 }
+_OTHERS_ARE_FINAL: Json = {"type": {"attributes": []}}
+"""The last class matches all other failures. Without it, some would be transient."""
 _SCHEDULING = (
     "kept in the annotation windlass.dev/scheduling-policy: the scheduler places pods one by one, "
     "without a gang"
@@ -240,10 +242,28 @@ def _put_restart_policy(draft: Draft, replicas: Replicas, *, replaces: bool) -> 
             "retryBackoff": None,
         }
         if backoff_limit == 0:
-            classes = [_DELETED_IS_TRANSIENT, *classes, {"type": {"attributes": []}}]
+            classes = [_DELETED_IS_TRANSIENT, *classes, _OTHERS_ARE_FINAL]
     if classes:
         task["podFailureSpec"] = classes
     draft.framework_role(replicas.role, {"task": task})
+
+
+EVICTED: Json = {"podPatterns": [{"reasonRegex": "^Evicted$"}], "type": {"attributes": []}}
+_LOST_IS_TRANSIENT: Json = {"type": {"attributes": ["Transient"]}, "conditionTypes": ["DisruptionTarget"]}
+"""A pod whose node is lost gets this condition, and is then deleted."""
+
+
+def replace_only_removed_pods(draft: Draft, replicas: Replicas, evicted: Json) -> None:
+    """Replace pods that are deleted or whose node is lost, but none that has failed. `evicted` is the failure class of
+    evicted ones, which stay."""
+    policy = {
+        "fancyRetryPolicy": True,
+        "maxRetryCount": 0,
+        "maxTransientRetryCount": None,
+        "retryBackoff": None,
+    }
+    classes = [evicted, _DELETED_IS_TRANSIENT, _LOST_IS_TRANSIENT, _OTHERS_ARE_FINAL]
+    draft.framework_role(replicas.role, {"task": {"retryPolicy": policy, "podFailureSpec": classes}})
 
 
 def fail_on_permanent_exit_code(draft: Draft, replicas: Replicas) -> None:

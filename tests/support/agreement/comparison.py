@@ -113,6 +113,18 @@ def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> boo
     )
 
 
+def _ends_with_its_last_worker(case: Case, original: Outcome, other: Outcome) -> bool:
+    if not case.job["spec"].get("enableDynamicWorker"):
+        return False
+    found = _first_divergence(case, original, other)
+    if found is None:
+        is_without_workers = "worker" not in original.running
+        return is_without_workers and (original.verdict, other.verdict) == (subjects.ACTIVE, subjects.FAILED)
+    step, before, after, others = found
+    is_failed_here = (after.verdict, others.verdict) == (subjects.ACTIVE, subjects.FAILED)
+    return step.role == "worker" and is_failed_here and after.created == before.created == others.created
+
+
 def _fails_when_a_pod_vanishes(case: Case, original: Outcome, other: Outcome) -> bool:
     found = _first_divergence(case, original, other)
     if found is None:
@@ -251,6 +263,14 @@ RULES: Final = (
         "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod before its removal. With "
         "`backoffLimit: 0`, a PyTorchJob fails, too, if the operator first sees the pod when it has ended.",
         applies=_replaces_deleted_pods,
+    ),
+    Rule(
+        kinds=("TFJob",),
+        parts=SEQUENCE,
+        what="With `enableDynamicWorker`, the job fails when all workers have ended and one of them has failed, unless "
+        "it has succeeded.",
+        reason="No pod can make the job succeed any more. The operator waits forever.",
+        applies=_ends_with_its_last_worker,
     ),
     Rule(
         kinds=("TFJob", "PyTorchJob"),
