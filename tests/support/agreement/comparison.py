@@ -145,8 +145,11 @@ def _creates_after_its_end(case: Case, original: Outcome, other: Outcome) -> boo
 
 
 def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) -> bool:
-    is_unfinished = original.verdict == subjects.ACTIVE and original.is_removed
-    return is_unfinished and other.verdict == subjects.FAILED
+    is_removed_at_once = case.job["spec"].get("runPolicy", {}).get("ttlSecondsAfterFinished") == 0
+    # A case that waits for its deadline does not wait for the removal.
+    is_removed = original.is_removed or (not case.finishes and not original.left)
+    is_unseen = is_removed_at_once and is_removed and original.verdict == subjects.ACTIVE
+    return is_unseen and other.verdict == subjects.FAILED
 
 
 def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
