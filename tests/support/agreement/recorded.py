@@ -13,7 +13,7 @@ from agreement import generate
 from agreement.cases import Case, Played
 
 FOLDER: Final = Path(__file__).parents[2] / "convert" / "recorded"
-COUNT: Final = 20
+COUNT: Final = 12
 """Recorded cases per kind. They are chosen so that they have as many features as possible."""
 TIMED: Final = "activeDeadlineSeconds reached"
 """Cases with this feature are not recorded: how far they come depends on the speed of the machine."""
