@@ -1,8 +1,8 @@
 """Decodes typed views of objects, lists, watch events and whole objects with the package `protobuf`, which is fast.
 
-Its descriptors have only the fields of the views, so that its parser, written in C, skips all others. A view is a msgspec struct that also
-decodes the JSON of the object, with the same result. Views of labels and annotations are structs whose fields are the
-keys.
+Its descriptors have only the fields of the views, so that its parser, written in C, skips all others. A view is a
+msgspec struct that also decodes the JSON of the object, with the same result. Views of labels and annotations are
+structs whose fields are the keys.
 """
 
 import functools
