@@ -264,6 +264,15 @@ def test_job_that_fails_for_two_reasons_has_the_one_of_the_job_controller() -> N
             {"first": 1, "second": 1},
             id="dependsOn several",
         ),
+        pytest.param(
+            jobset(
+                replicated("leader", "completions: 3, parallelism: 1"),
+                {**WORKERS, "dependsOn": [{"name": "leader", "status": "Ready"}]},
+            ),
+            ["ready leader-0"],
+            {"leader": 1, "workers": 4},
+            id="dependsOn Ready: as many pods as may run at a time",
+        ),
     ],
 )  # fmt: skip
 def test_replicated_jobs_start_in_order(text: str, steps: list[str], created: dict[str, int]) -> None:

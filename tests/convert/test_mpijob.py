@@ -53,8 +53,24 @@ def test_verdict(version: str, replicas: str, spec: str, steps: list[str], expec
     assert (found.verdict, found.pods["launcher"]) == expected
 
 
-def test_deleted_worker_is_replaced() -> None:
-    assert play(job("MPIJob", TWO, version=V2), "delete worker-0").pods["worker"] == 3
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [
+        ("delete worker-0", 3),
+        ("disrupt worker-0", 3),
+        ("exit 1 worker-0", 2),
+        ("exit 143 worker-0", 2),
+    ],
+)
+def test_only_a_deleted_or_lost_worker_is_replaced(step: str, count: int) -> None:
+    assert play(job("MPIJob", TWO, version=V2), step).pods["worker"] == count
+
+
+def test_launcher_is_kept_with_its_logs() -> None:
+    spec = rendered(job("MPIJob", TWO, "runPolicy: {cleanPodPolicy: All}", V2))["spec"]
+    first_version = rendered(job("MPIJob", TWO, "runPolicy: {cleanPodPolicy: All}"))["spec"]
+    assert spec.get("completedPods", "Keep") == "Keep"
+    assert first_version["completedPods"] == "Delete"
 
 
 @pytest.mark.parametrize(

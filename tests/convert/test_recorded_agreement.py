@@ -11,9 +11,9 @@ from agreement.hollow import Hollow
 from agreement import comparison, converted, figures, generate, recorded, run
 from windlass.convert import job_rules
 
-QUIET = 0.3
+QUIET = 0.15
 SECONDS = 300
-SHORT_DELAY = 1
+SHORT_DELAY = 0
 """Seconds until a failed pod is replaced for the first time."""
 PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
 CASES_FOR_COVERAGE = 200

@@ -166,6 +166,14 @@ def test_dependent_task_waits() -> None:
     assert found.pods == {"ps": 1}
 
 
+def test_dependent_task_waits_for_all_tasks_of_its_list() -> None:
+    text = job(task("ps", 1), task("data", 2, minAvailable=1), task(dependsOn={"name": ["ps", "data"]}))
+    created = {"ps": 1, "data": 2}
+    assert play(text, "ready data-0").pods == created
+    assert play(text, "ready ps-0").pods == created
+    assert play(text, "ready data-0", "ready ps-0").pods == {**created, "worker": 2}
+
+
 REFUSED: dict[str, tuple[str, str]] = {
     "RestartTask with several pods": (job(policies=[policy("PodFailed", "RestartTask")]), "spec.policies[0].action"),
     "RestartPartition": (job(policies=[policy("PodFailed", "RestartPartition")]), "spec.policies[0].action"),

@@ -60,12 +60,15 @@ STATUS_WRITES = 3
 """The tasks before their pods are created, the observed pods, and the completion: see docs/architecture.md."""
 LOAD = 25
 """Number of jobs that are submitted together."""
+CONNECTIONS = 50
+"""Each costs both sides a TLS handshake."""
 
 
 @pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
 def test_success_under_load_stores_few_statuses(
     place: Place, controller: Controller, completed_pods: str
 ) -> None:
+    before = len(controller.proxy.connections)
     for number in range(LOAD):
         place.submit(framework(f"job{number}", role(tasks=2, life=SUCCEEDS), completedPods=completed_pods))
     for number in range(LOAD):
@@ -79,6 +82,7 @@ def test_success_under_load_stores_few_statuses(
     deleted = [each for each in asked if each.method == "DELETE"]
     assert len(deleted) == (0 if completed_pods == "Keep" else LOAD * 2)
     assert not [each for each in asked if each.method == "GET" and not each.is_watch], "nothing is read"
+    assert len(controller.proxy.connections) - before <= CONNECTIONS
 
 
 RECORDED = 1

@@ -191,6 +191,22 @@ class Draft:
         """Merge fields into a task role of the Framework."""
         self.framework({"taskRoles": [{"name": role, **fields}]})
 
+    def start_after(self, role: str, conditions: Sequence[tuple[str, str, int | None, Keys]]) -> None:
+        """Let a role start after others: name, condition, minimum number of tasks if not all, and path in the original.
+
+        The job file has no number: with one, all conditions are written into the Framework, whose list replaces that
+        of the job file.
+        """
+        if all(count is None for _, _, count, _ in conditions):
+            for name, condition, _, origin in conditions:
+                self.put(("roles", role, "after", name), condition, origin)
+            return
+        written = [
+            {"taskRole": name, "condition": condition} | ({} if count is None else {"minTaskCount": count})
+            for name, condition, count, _ in conditions
+        ]
+        self.framework_role(role, {"startAfter": written})
+
     def headless_service(self, name: str, selector: Mapping[str, str], ports: Mapping[str, int]) -> None:
         """Add a headless Service, whose name resolves to the addresses of pods, ready or not."""
         spec: Json = {

@@ -29,17 +29,19 @@ _CONDITIONS = {_READY: "Ready", _COMPLETE: "Succeeded"}
 
 # Start order
 
+Condition = tuple[str, str, int | None, Keys]
+
 
 def put_start_order(draft: Draft, jobset: JobSet) -> None:
     policy, keys = jobset.spec.startup_policy, ("spec", "startupPolicy", "startupPolicyOrder")
     if policy is not None and policy.startup_policy_order not in ("AnyOrder", "InOrder"):
         draft.refuse(keys, f"found {policy.startup_policy_order}, expected AnyOrder or InOrder")
     names = list(dict.fromkeys(each.name for each in jobset.jobs))
-    if jobset.is_in_order:
-        for name, following in itertools.pairwise(names):
-            for each in jobset.named(following):
-                _put_after(draft, each, jobset.named(name), _READY, keys)
+    following = dict(itertools.pairwise(reversed(names))) if jobset.is_in_order else {}
     for each in jobset.jobs:
+        conditions: list[Condition] = []
+        if each.name in following:
+            conditions += _conditions(jobset.named(following[each.name]), _READY, keys)
         for at, dependency in enumerate(each.spec.depends_on or ()):
             below: Keys = (*each.keys, "dependsOn", at)
             if dependency.name not in names[: names.index(each.name)]:
@@ -48,23 +50,23 @@ def put_start_order(draft: Draft, jobset: JobSet) -> None:
                 draft.refuse((*below, "status"), f"found {dependency.status}, expected Complete or Ready")
             elif jobset.is_in_order:
                 draft.refuse(below, "startupPolicy InOrder already sets the order: remove one of them")
+            elif dependency.status == _COMPLETE and jobset.named(dependency.name)[0].job.success_rules:
+                draft.refuse(
+                    below,
+                    f"{dependency.name} has a successPolicy, so its Jobs are complete before all of their pods are: "
+                    "depend on Ready",
+                )
             else:
-                _put_after(draft, each, jobset.named(dependency.name), dependency.status, below)
+                conditions += _conditions(jobset.named(dependency.name), dependency.status, below)
+        draft.start_after(each.role, conditions)
 
 
-def _put_after(
-    draft: Draft, each: ReplicatedJob, previous: Sequence[ReplicatedJob], status: str, keys: Keys
-) -> None:
-    first = previous[0]
-    if status == _COMPLETE and first.job.success_rules:
-        draft.refuse(
-            keys,
-            f"{first.name} has a successPolicy, so its Jobs are complete before all of their pods are: depend on Ready",
-        )
-    if status == _READY and first.job.limits_pods:
-        draft.note(keys, f"starts when all pods of {first.name} have been ready, not only the first ones")
-    for other in previous:
-        draft.put(("roles", each.role, "after", other.role), _CONDITIONS[status], keys)
+def _conditions(previous: Sequence[ReplicatedJob], status: str, keys: Keys) -> list[Condition]:
+    """Return the conditions of a role that waits for all Jobs of a replicated job. A Job is ready when as many pods as
+    may run at a time are ready or have succeeded."""
+    is_limited = status == _READY and previous[0].job.limits_pods
+    count = previous[0].job.parallelism if is_limited else None
+    return [(other.role, _CONDITIONS[status], count, keys) for other in previous]
 
 
 # Failure, success, lifetime

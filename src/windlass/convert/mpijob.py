@@ -110,7 +110,7 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
     keys: Keys = ("spec", "runPolicy")
     limit = draft.get("runPolicy", "backoffLimit")
     limit = _BACKOFF_LIMIT if limit is None else limit
-    training_operator.put_run_policy(draft, None, (_OPERATOR,))
+    training_operator.put_run_policy(draft, None, (_OPERATOR,), deletes_all=False)
     draft.put(("roles", launcher.role, "completion"), {"minFailedTaskCount": 1, "minSucceededTaskCount": 1})
     draft.framework_role(
         launcher.role,
@@ -156,6 +156,12 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
         "type": {"attributes": ["Transient"]},
         "codeRanges": [{"min": _DELETED, "max": _DELETED}],
     }
+    # A pod whose node is lost gets this condition, and is then deleted.
+    disrupted = {
+        "phrase": "PodDisrupted",
+        "type": {"attributes": ["Transient"]},
+        "conditionTypes": ["DisruptionTarget"],
+    }
     draft.framework_role(
         worker.role,
         {
@@ -166,7 +172,8 @@ def _put_policies_v2(draft: Draft, replicas: Mapping[str, Replicas], launcher: R
                     "maxTransientRetryCount": None,
                     "retryBackoff": None,
                 },
-                "podFailureSpec": [evicted, deleted],
+                # The last class matches all other failures: none of them is transient.
+                "podFailureSpec": [evicted, deleted, disrupted, {"type": {"attributes": []}}],
             }
         },
     )

@@ -262,11 +262,16 @@ def fail_on_permanent_exit_code(draft: Draft, replicas: Replicas) -> None:
 
 
 def put_run_policy(
-    draft: Draft, replicas: Mapping[str, Replicas] | None, managers: tuple[str, ...] = (OPERATOR,)
+    draft: Draft,
+    replicas: Mapping[str, Replicas] | None,
+    managers: tuple[str, ...] = (OPERATOR,),
+    *,
+    deletes_all: bool = True,
 ) -> None:
     """Put deadline, time to live, suspension and the limit of container restarts.
 
-    `replicas` are those whose restarts count; None if backoffLimit has another meaning.
+    `replicas` are those whose restarts count; None if backoffLimit has another meaning. `deletes_all`: whether the
+    cleanPodPolicy All deletes the pods of all roles.
     """
     origin: Keys = ("spec", "runPolicy")
     policy = pod_templates.mapping(draft.get("runPolicy"))
@@ -284,7 +289,8 @@ def put_run_policy(
         draft.framework({"suspend": True})
     if replicas is not None:
         _put_backoff_limit(draft, policy.get("backoffLimit"), replicas, (*origin, "backoffLimit"))
-    put_clean_pod_policy(draft, policy.get("cleanPodPolicy"), (*origin, "cleanPodPolicy"))
+    clean = policy.get("cleanPodPolicy")
+    put_clean_pod_policy(draft, clean, (*origin, "cleanPodPolicy"), deletes_all=deletes_all)
     put_scheduling_policy(draft, policy.get("schedulingPolicy"))
     check_managed_by(draft, policy.get("managedBy"), (*origin, "managedBy"), managers)
 
@@ -301,13 +307,15 @@ def put_scheduling_policy(draft: Draft, policy: Any) -> None:
         draft.annotate(conversion.POLICY_ANNOTATION, msgspec.json.encode(policy).decode())
 
 
-def put_clean_pod_policy(draft: Draft, policy: Any, keys: Keys, default: str = "None") -> None:
+def put_clean_pod_policy(draft: Draft, policy: Any, keys: Keys, *, deletes_all: bool = True) -> None:
     """Put what happens to the pods of a finished job. Running pods are always stopped here."""
-    if policy == "All":
+    if policy == "All" and deletes_all:
         draft.framework({"completedPods": "Delete"})
+    elif policy == "All":
+        draft.note(keys, "workers that ended before the job are kept, like the launcher, with its logs")
     elif policy not in (None, "", "None", "Running"):
         draft.refuse(keys, f"found {policy}, expected All, None or Running")
-    elif policy == "None" or (not policy and default == "None"):
+    elif policy in (None, "", "None"):
         draft.note(
             keys,
             "pods that are still running when the job ends are stopped; the original leaves them running",

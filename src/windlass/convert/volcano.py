@@ -152,18 +152,15 @@ def _put_start_order(draft: Draft, task: Task, tasks: list[Task]) -> None:
         draft.refuse((*keys, "iteration"), "any is not supported: name one task, or use all")
         return
     by_name = {each.name: each for each in tasks}
-    conditions: list[Json] = []
+    conditions: list[tuple[str, str, int | None, Keys]] = []
     for at, name in enumerate(given):
         previous = by_name.get(name)
         if previous is None or previous is task:
             draft.refuse((*keys, "name", at), f"{name} is not another task of the job")
-        elif previous.min_available == previous.replicas:
-            draft.put(("roles", task.role, "after", previous.role), _READY, (*keys, "name", at))
         elif previous.min_available > 0:
-            condition: Json = {"taskRole": previous.role, "condition": _READY}
-            conditions.append({**condition, "minTaskCount": previous.min_available})
-    if conditions:
-        draft.framework_role(task.role, {"startAfter": conditions})
+            count = None if previous.min_available == previous.replicas else previous.min_available
+            conditions.append((previous.role, _READY, count, (*keys, "name", at)))
+    draft.start_after(task.role, conditions)
 
 
 # Volumes and scheduling

@@ -37,6 +37,8 @@ from windlass.kubeapi.requests import Request
 from windlass.model.failures import ApiFailure
 
 MAX_CONNECTIONS = 100
+IDLE_SECONDS = 30.0
+"""Time after which an idle connection is closed. Proxies close it after 50 s or more, API servers after 90 s."""
 MAX_RETRIES = 3
 """Maximum number of retries of a request after responses 429 and 5xx that say when to retry."""
 STREAM_OPEN_SECONDS = 30.0
@@ -365,7 +367,9 @@ def _connector(access: Access) -> aiohttp.BaseConnector:
     # Transport limits other requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
-    return aiohttp.TCPConnector(limit=0, socket_factory=sockets.with_keepalive)
+    return aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=sockets.with_keepalive
+    )
 
 
 def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:

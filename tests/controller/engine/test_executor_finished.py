@@ -1,5 +1,6 @@
 """A finished Framework leaves the cache until it expires."""
 
+import tracemalloc
 from datetime import timedelta
 
 import builders
@@ -10,6 +11,7 @@ from tests.controller.benches import Bench
 
 from windlass.controller.engine.api import RequestError, UnknownOutcomeError
 from windlass.controller.engine.executor import MAX_FINISHED_SLEEP
+from windlass.controller.engine.keys import key_of
 from windlass.decide import initial_status
 from windlass.model.framework import CompletedPods, Framework
 from windlass.model.states import State
@@ -118,3 +120,28 @@ def test_deleted_framework_is_forgotten_and_its_name_can_be_reused() -> None:
     new = builders.framework("job", builders.role("worker", 1), uid="fw-2", resource_version="501")
     assert bench.cache.put_framework(new)
     assert bench.run() == ["create ConfigMap"]
+
+
+MANY = 200
+MAX_BYTES = 1500
+"""A hundred thousand finished Frameworks then need less than 150 MB."""
+
+
+def test_finished_frameworks_need_little_memory() -> None:
+    bench = finished()
+    assert bench.api.stored is not None
+    body = msgspec.json.decode(msgspec.json.encode(bench.api.stored))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(MANY):
+            body["metadata"].update(name=f"job-{number}", uid=f"uid-{number}")
+            framework = msgspec.json.decode(msgspec.json.encode(body), type=Framework)
+            bench.cache.put_framework(framework)
+            bench.key = key_of(framework)
+            bench.run()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bench.cache.finished_counts()[0] == MANY + 1
+    assert (after - before) / MANY <= MAX_BYTES

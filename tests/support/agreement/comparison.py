@@ -10,11 +10,18 @@ import msgspec
 
 from agreement import subjects
 from agreement.cases import Case, Happening, Outcome, Progress, Step
-from agreement.hollow import KILLED
+from agreement.hollow import KILLED, TERMINATED
 from windlass.model.base import Json
 
 FIRST_RETRYABLE: Final = 128
 """Lower exit codes are permanent with `restartPolicy: ExitCode`."""
+
+
+EXIT_CODES_OF_DELETED: Final = {
+    Happening.DELETE: TERMINATED,
+    Happening.PREEMPT: TERMINATED,
+    Happening.VANISH: KILLED,
+}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -48,9 +55,34 @@ def _sum(counts: Mapping[str, int]) -> int:
 
 def _keeps_running_pods(case: Case, original: Outcome, other: Outcome) -> bool:
     policy = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
+    return policy == "None" and original.verdict != subjects.ACTIVE and _are_stopped(case, original, other)
+
+
+def _leaves_pods_after_an_eviction(case: Case, original: Outcome, other: Outcome) -> bool:
+    played = _played(case, original)
+    is_evicted = bool(played) and (played[-1].role, played[-1].what) == ("worker", Happening.EVICT)
+    return is_evicted and original.verdict == subjects.FAILED and _are_stopped(case, original, other)
+
+
+def _are_stopped(case: Case, original: Outcome, other: Outcome) -> bool:
+    """Return whether the pods that only the original has left run. Also failed pods of the launcher of an MPIJob, which
+    is a Job."""
     stopped = {role: original.left.get(role, 0) - other.left.get(role, 0) for role in original.left}
-    are_running = all(0 <= count <= original.running.get(role, 0) for role, count in stopped.items())
-    return policy == "None" and are_running and original.verdict != subjects.ACTIVE
+    failed = {"launcher": max(original.replaced, other.replaced)} if case.kind == "MPIJob" else {}
+    return all(
+        0 <= count <= original.running.get(role, 0) + failed.get(role, 0) for role, count in stopped.items()
+    )
+
+
+def _keeps_ended_workers(case: Case, original: Outcome, other: Outcome) -> bool:
+    deletes_all = case.job["spec"].get("runPolicy", {}).get("cleanPodPolicy") == "All"
+    launchers, others = original.left.get("launcher", 0), other.left.get("launcher", 0)
+    return (
+        deletes_all
+        and "worker" not in original.left
+        and bool(other.left.get("worker"))
+        and 0 <= launchers - others <= max(original.replaced, other.replaced)
+    )
 
 
 def _keeps_failed_pods(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -72,6 +104,8 @@ def _replaces_deleted_pods(case: Case, original: Outcome, other: Outcome) -> boo
     if found is None:
         return False
     step, before, after, others = found
+    if case.kind == "PyTorchJob" and case.job["spec"].get("runPolicy", {}).get("backoffLimit") != 0:
+        return False
     is_deleted = step.what in (Happening.DELETE, Happening.PREEMPT, Happening.VANISH)
     is_restarted = _restart_policies(case)[step.role] in ("OnFailure", "Always", "ExitCode")
     return (
@@ -105,7 +139,8 @@ def _is_removed_before_its_end(case: Case, original: Outcome, other: Outcome) ->
 
 def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
     found = _first_divergence(case, original, other)
-    if found is None or found[0].what is not Happening.VANISH:
+    code = EXIT_CODES_OF_DELETED.get(found[0].what) if found is not None else None
+    if found is None or code is None:
         return False
     step = found[0]
     spec = next(spec for role, spec in _job_specs(case).items() if role == step.role)
@@ -114,7 +149,7 @@ def _has_no_exit_code(case: Case, original: Outcome, other: Outcome) -> bool:
         for rule in spec.get("podFailurePolicy", {}).get("rules", ())
         if "onExitCodes" in rule
     ]
-    return any((KILLED in codes["values"]) == (codes["operator"] == "In") for codes in by_code)
+    return any((code in codes["values"]) == (codes["operator"] == "In") for codes in by_code)
 
 
 def _replaces_in_work_queue(case: Case, original: Outcome, other: Outcome) -> bool:
@@ -185,6 +220,21 @@ RULES: Final = (
         applies=_keeps_running_pods,
     ),
     Rule(
+        kinds=("MPIJob",),
+        parts=("left",),
+        what="If a worker is evicted, the other pods are stopped.",
+        reason="The job has failed, and must not use nodes and GPUs. The operator stores no completion time, and "
+        "leaves all pods running.",
+        applies=_leaves_pods_after_an_eviction,
+    ),
+    Rule(
+        kinds=("MPIJob",),
+        parts=("left",),
+        what="With `cleanPodPolicy: All`, workers that ended before the job are kept.",
+        reason="Pods are kept or deleted for the whole job, and those of the launcher, with its logs, are kept.",
+        applies=_keeps_ended_workers,
+    ),
+    Rule(
         kinds=("TFJob", "PyTorchJob"),
         parts=("is_removed", "left"),
         what="With `restartPolicy: ExitCode`, `ttlSecondsAfterFinished` also deletes a job that failed with a "
@@ -193,13 +243,13 @@ RULES: Final = (
         applies=_is_never_removed,
     ),
     Rule(
-        kinds=("TFJob",),
+        kinds=("TFJob", "PyTorchJob"),
         parts=SEQUENCE,
         what="A running pod that is deleted, e.g. because its node is drained, is replaced if its `restartPolicy` is "
         "OnFailure, Always or ExitCode.",
-        reason="The operator counts a running pod that is being deleted as failed, and fails the job before it looks "
-        "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod between its deletion and its "
-        "removal.",
+        reason="The operator counts a running pod that is being deleted as failed, and fails a TFJob before it looks "
+        "at the `restartPolicy`. With `--force`, this depends on whether it sees the pod before its removal. With "
+        "`backoffLimit: 0`, a PyTorchJob fails, too, if the operator first sees the pod when it has ended.",
         applies=_replaces_deleted_pods,
     ),
     Rule(
@@ -237,9 +287,9 @@ RULES: Final = (
     Rule(
         kinds=("Job", "JobSet"),
         parts=SEQUENCE,
-        what="A pod that is deleted with `--force` has no exit code: `onExitCodes` does not match it.",
-        reason="Pods of Windlass disappear at once. A finalizer keeps those of a Job until the kubelet has reported "
-        "their exit code.",
+        what="A deleted pod has no exit code: `onExitCodes` does not match it.",
+        reason="Windlass decides when the deletion begins, because the pod may disappear before its exit code is "
+        "seen. A finalizer keeps the pods of a Job until the kubelet has reported it.",
         applies=_has_no_exit_code,
     ),
     Rule(

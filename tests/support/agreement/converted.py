@@ -139,9 +139,9 @@ async def controller(transport: Transport, access: Access) -> AsyncIterator[None
     stopping = asyncio.Event()
     settings = Settings(leader_election=False, metrics_address=OFF)
     operator = Operator(settings, access, SystemClock(), identity="agreement", snapshot_stream=None)
-    running = asyncio.create_task(operator.run(stopping))
-    try:
-        yield
-    finally:
-        stopping.set()
-        await running
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(operator.run(stopping))  # If it fails, so does the run.
+        try:
+            yield
+        finally:
+            stopping.set()

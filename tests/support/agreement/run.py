@@ -108,13 +108,16 @@ async def play_all(
     concurrent: int = DEFAULT_CONCURRENT,
     report: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Play each case under all contenders. `report` is called with each result at once."""
-    limit = asyncio.Semaphore(concurrent)
+    """Play each case under all contenders, at most `concurrent` of a kind at a time. `report` is called with each
+    result at once."""
+    limits = {
+        kind: asyncio.Semaphore(min(concurrent, CONCURRENT.get(kind, concurrent))) for kind in _kinds(cases)
+    }
 
     async def played(case: Case) -> Result:
         outcomes: dict[str, Outcome] = {}
         errors = []
-        async with limit:
+        async with limits[case.kind]:
             for name, play in plays.items():
                 try:
                     outcomes[name] = await play(hollow, case)
@@ -125,6 +128,10 @@ async def play_all(
         return result
 
     return await asyncio.gather(*(played(case) for case in cases))
+
+
+def _kinds(cases: Iterable[Case]) -> set[str]:
+    return {case.kind for case in cases}
 
 
 async def run(
@@ -144,7 +151,6 @@ async def run(
             await stack.enter_async_context(converted.controller(transport, found))
             watched.add(converted.WindlassSubject.resource)
         hollow = await stack.enter_async_context(hollow_cluster(kubeconfig, watched, quiet))
-        concurrent = min(concurrent, *(CONCURRENT.get(case.kind, concurrent) for case in cases), concurrent)
         return await play_all(hollow, cases, plays, concurrent, report)
 
 

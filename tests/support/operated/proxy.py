@@ -149,6 +149,8 @@ class Proxy:
         self.name = name
         self.kubeconfig = folder / f"{name}.kubeconfig"
         self.exchanges: list[Exchange] = []
+        self.connections: set[object] = set()
+        """Addresses of the client's connections."""
         self.fault_rule: FaultRule = no_faults
         self.is_refusing = False
         self._upstream = upstream
@@ -226,6 +228,8 @@ class Proxy:
         """Continue after the client has disconnected, because the request may still be processed."""
         task = asyncio.current_task()
         assert task is not None
+        if request.transport is not None:
+            self.connections.add(request.transport.get_extra_info("peername"))
         self._handling.add(task)
         task.add_done_callback(self._handling.discard)
         asked = ProxiedRequest(

@@ -45,7 +45,7 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.wire import attempt_records, codec, status_patch
 
-MAX_PARALLEL_REQUESTS = 50
+MAX_PARALLEL_REQUESTS = 25
 """Maximum number of concurrent requests that create or delete one pod each. Frameworks take turns. More concurrent
 requests would not increase the throughput of one API server, but delay the requests for other Frameworks."""
 NO_STATUS_SUBRESOURCE_RETRY_SEC = 30.0
