@@ -1,5 +1,6 @@
 """Format the results as a table: each contender in each scenario, and Windlass compared with each other one."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from cluster_load.contenders import FLOOR, JOB_CONTROLLER, WINDLASS, Contender
@@ -130,6 +131,7 @@ def summary(results: Sequence[Result]) -> str:
             "CPU ms/job",
             "its CPU",
             "÷ floor",
+            "Kubernetes, load of the machine",
         )
     ]
     for ours in results:
@@ -149,6 +151,7 @@ def summary(results: Sequence[Result]) -> str:
                 _shown(ours.cpu_ms_per_job),
                 _shown(None if theirs is None else theirs.cpu_ms_per_job),
                 _compared(None if floor is None else _ratios(floor, results)[0], None),
+                ", ".join(re.findall(r"(?:Kubernetes|load) ([\d.]+)", ours.run)),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

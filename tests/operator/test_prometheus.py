@@ -32,6 +32,8 @@ QUERIES = {target["expr"]: panel["title"] for panel in BOARD["panels"] for targe
 JOBS = 20
 MAY_BE_EMPTY = {"Failed requests"}
 """Panels of things that should not happen."""
+DUE_TO_LOAD = {"WindlassPassesAreSlow", "WindlassRequestsAreSlow", "FirstPodsAreLate"}
+"""Alerts that are right on a busy machine."""
 
 
 class Prometheus:
@@ -112,7 +114,7 @@ def test_rules_and_board_work_on_a_busy_controller(prometheus: Prometheus, place
     }
     recorded = {rule["name"]: prometheus.query(rule["name"]) for rule in rules if rule["type"] == "recording"}
     assert {name for name, samples in recorded.items() if not samples} == set()
-    assert prometheus.get("alerts")["alerts"] == []
+    assert {each["labels"]["alertname"] for each in prometheus.get("alerts")["alerts"]} <= DUE_TO_LOAD
     shown = {expression: prometheus.query(expression) for expression in QUERIES}
     empty = {QUERIES[expression] for expression, samples in shown.items() if not samples}
     assert empty <= MAY_BE_EMPTY

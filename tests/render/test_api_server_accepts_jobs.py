@@ -32,7 +32,9 @@ WAYS: dict[str, tuple[code.Code | None, bool]] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     definition = yaml.safe_load(
-        (TOP / "docs" / "crds" / "frameworks.frameworkcontroller.microsoft.com.yaml").read_text()
+        (
+            TOP / "charts/windlass/definitions" / "frameworks.frameworkcontroller.microsoft.com.yaml"
+        ).read_text()
     )
     with serving_in_thread(tmp_path_factory.mktemp("server")) as served:
         made = served.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)

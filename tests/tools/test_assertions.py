@@ -11,6 +11,7 @@ TESTS: Final = Path(__file__).parents[1]
 SHARED_HELPERS: Final = (
     *(
         "assert_ends_at",
+        "assert_names_resolve",
         "assert_page_matches",
         "event",
         "expect",

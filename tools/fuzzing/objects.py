@@ -16,7 +16,7 @@ Object = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMES = ("a", "b", "c", "d-1", "e.f")
 NAMESPACES = ("default", "fuzz")
-_CRDS = Path(__file__).parents[2] / "docs" / "crds"
+_CRDS = Path(__file__).parents[2] / "charts/windlass/definitions"
 
 
 @functools.cache

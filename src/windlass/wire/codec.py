@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from windlass.k8s.metadata import ObjectMeta
-from windlass.k8s.protobuf import messages, objects, views
+from windlass.k8s.protobuf import messages, views
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
@@ -98,7 +98,7 @@ def decode_service(data: Data) -> ObjectView:
 def as_json(data: Data) -> bytes:
     """Return an object as JSON. Raise msgspec.DecodeError for malformed protobuf."""
     found = _protobuf(data)
-    return bytes(data) if found is None else _encoder.encode(objects.decode(found))
+    return bytes(data) if found is None else _encoder.encode(views.as_json(found))
 
 
 def _protobuf(data: Data) -> bytes | None:

@@ -14,7 +14,7 @@ from conformance.waiting import wait_for
 pytestmark = pytest.mark.kubernetes
 
 LAST_WITHOUT_NAMESPACE = 32
-DEFINITIONS = Path(__file__).parents[3] / "docs" / "crds"
+DEFINITIONS = Path(__file__).parents[3] / "charts/windlass/definitions"
 
 
 def names(kubectl: Kubectl) -> list[str]:

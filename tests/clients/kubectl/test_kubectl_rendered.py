@@ -30,7 +30,9 @@ FILES = sorted(
     for file in RENDERED.glob(kind)
     if not has_removed_versions(file)
 )
-DEFINITION = Path(__file__).parents[3] / "docs" / "crds" / f"frameworks.{names.CONTROLLER_GROUP}.yaml"
+DEFINITION = (
+    Path(__file__).parents[3] / "charts/windlass/definitions" / f"frameworks.{names.CONTROLLER_GROUP}.yaml"
+)
 
 UNKNOWN_HERE = ("PersistentVolume",)
 """Kinds that the embedded server does not have."""

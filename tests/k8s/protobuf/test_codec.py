@@ -65,6 +65,7 @@ def encoded(obj: dict[str, Any]) -> bytes:
 def test_decoded_object_equals_the_encoded_one(api_version: str, kind: str, data: st.DataObject) -> None:
     obj = data.draw(manifest(api_version, kind))
     assert objects.decode(encoded(obj)) == obj
+    assert views.as_json(encoded(obj)) == obj
 
 
 @given(pod=PODS)
@@ -128,7 +129,7 @@ def test_unknown_fields_are_skipped(pod: dict[str, Any]) -> None:
     found = messages.open_envelope(body)
     newer = messages.envelope("v1", "Pod", with_unknown_fields(body[found.start : found.end], "core.v1.Pod"))
     assert POD.decode(newer) == POD.decode(body)
-    assert objects.decode(newer) == objects.decode(body)
+    assert objects.decode(newer) == objects.decode(body) == views.as_json(newer)
 
 
 def test_absent_fields_have_the_defaults_of_the_view() -> None:
@@ -153,6 +154,8 @@ def test_damaged_object_is_decoded_or_rejected(pod: dict[str, Any], data: st.Dat
         assert isinstance(POD.decode(damaged), PodView)
     with contextlib.suppress(DecodeError, objects.UnknownKindError):
         assert isinstance(objects.decode(damaged), dict)
+    with contextlib.suppress(DecodeError, objects.UnknownKindError):
+        assert isinstance(views.as_json(damaged), dict)
     with contextlib.suppress(DecodeError):
         assert isinstance(views.version_of(damaged), str)
 

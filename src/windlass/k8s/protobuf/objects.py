@@ -1,4 +1,4 @@
-"""Decodes whole objects, as JSON has them. This is slow: `views` decodes the fields that are needed."""
+"""Decodes whole objects, as JSON has them, and can reject unknown fields. `views` is faster."""
 
 import base64
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def _message(data: bytes, name: str, depth: int, strict: bool) -> Json:
             key, item = _pair(value, field.type, depth, strict)
             found.setdefault(field.name, {})[key] = item
             continue
-        decoded = _value(value, field.type, depth, strict)
+        decoded = value_of(value, field.type, depth, strict)
         if field.label is Label.REPEATED:
             found.setdefault(field.name, []).append(decoded)
         elif field.label is Label.INLINE:
@@ -65,11 +65,12 @@ def _message(data: bytes, name: str, depth: int, strict: bool) -> Json:
 def _pair(data: int | bytes, item_type: str, depth: int, strict: bool) -> tuple[str, Any]:
     parts = dict(messages.entries(_bytes(data)))
     empty: Any = "" if item_type in (*_TEXTS, "bytes") else {}
-    value = _value(parts[2], item_type, depth, strict) if 2 in parts else empty
+    value = value_of(parts[2], item_type, depth, strict) if 2 in parts else empty
     return _bytes(parts.get(1, b"")).decode(), value
 
 
-def _value(value: int | bytes, type_name: str, depth: int, strict: bool) -> Any:
+def value_of(value: int | bytes, type_name: str, depth: int = 0, strict: bool = False) -> Any:
+    """Return a value of a field as JSON; None for an unknown type."""
     if isinstance(value, int):
         return bool(value) if type_name == "bool" else signed(value)
     match type_name:

@@ -1,8 +1,8 @@
-"""Decodes typed views of objects, lists and watch events with the package `protobuf`, whose parser is written in C.
+"""Decodes typed views of objects, lists, watch events and whole objects with the package `protobuf`, which is fast.
 
-Its descriptors have only the fields of the views, so that it skips all others. A view is a msgspec struct that also
-decodes the JSON of the object, with the same result. Views of labels and annotations are structs whose fields are the
-keys.
+Its descriptors have only the fields of the views, so that its parser, written in C, skips all others. A view is a
+msgspec struct that also decodes the JSON of the object, with the same result. Views of labels and annotations are
+structs whose fields are the keys.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origi
 
 import msgspec
 
-from windlass.k8s.protobuf import messages
+from windlass.k8s.protobuf import messages, objects
 from windlass.k8s.protobuf.messages import MAGIC, DecodeError, Field, Label
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ _Read = Callable[[Any], Any]
 """Returns the value of one field of a parsed message, or its view."""
 _PARTIAL = "PartialObjectMetadata"
 _TIMES = ("meta.v1.Time", "meta.v1.MicroTime")
+_WITH_OWN_JSON = (*_TIMES, "meta.v1.FieldsV1", "resource.Quantity", "intstr.IntOrString", "bytes")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SCALARS = ("string", "bytes", "bool", "int32", "int64")
 _OPTIONAL, _REPEATED = Label.OPTIONAL, Label.REPEATED
@@ -94,8 +95,9 @@ def _parsers(fields: Mapping[str, Mapping[int, Field]]) -> dict[str, _Read]:
                 entry = message.nested_type.add(name=f"{field.name[0].upper()}{field.name[1:]}Entry")
                 entry.options.map_entry = True
                 for part_number, part in ((1, "key"), (2, "value")):
-                    label, text = added.LABEL_OPTIONAL, added.TYPE_STRING
-                    entry.field.add(name=part, number=part_number, label=label, type=text)
+                    is_bytes = part == "value" and field.type == "bytes"
+                    scalar = added.TYPE_BYTES if is_bytes else added.TYPE_STRING
+                    entry.field.add(name=part, number=part_number, label=added.LABEL_OPTIONAL, type=scalar)
                 added.type_name = f".{message.name}.{entry.name}"
             elif field.type in _SCALARS:
                 added.type = getattr(added, f"TYPE_{field.type.upper()}")
@@ -255,3 +257,66 @@ def _text(found: Any, name: str) -> str:
     except UnicodeDecodeError as error:
         raise DecodeError(f"not text: {error}") from error
     return text
+
+
+# Whole objects
+
+
+def as_json(data: bytes) -> dict[str, Any]:
+    """Return an object of an API server as JSON, like `objects.decode`. Raise DecodeError or UnknownKindError."""
+    found = messages.open_envelope(data)
+    name = messages.message_name(found.api_version, found.kind)
+    if name not in messages.table():
+        raise objects.UnknownKindError(found.kind)
+    parsed = _parsed(_whole(name), data[found.start : found.end])
+    try:
+        content = _json(parsed, name)
+    except (UnicodeDecodeError, OverflowError, ValueError) as error:
+        raise DecodeError(f"malformed protobuf: {error}") from error
+    return {"kind": found.kind, "apiVersion": found.api_version, **content}
+
+
+@functools.cache
+def _whole(name: str) -> _Read:
+    fields: dict[str, dict[int, Field]] = {}
+    _add_message(name, fields)
+    return _parsers(fields)[name]
+
+
+def _add_message(name: str, fields: dict[str, dict[int, Field]]) -> None:
+    """Add a message and those in it. Values with a JSON form of their own are not parsed."""
+    if name in fields:
+        return
+    own = fields[name] = {}
+    for number, field in messages.table()[name].items():
+        if field.type in _WITH_OWN_JSON:
+            own[number] = field._replace(type="bytes")
+        elif field.type in _SCALARS:
+            own[number] = field
+        elif field.type in messages.table():
+            own[number] = field
+            _add_message(field.type, fields)
+
+
+def _json(found: Any, name: str) -> dict[str, Any]:
+    fields = messages.table()[name]
+    content: dict[str, Any] = {}
+    for descriptor, value in found.ListFields():
+        field, label, type_name = fields[descriptor.number]
+        if label is Label.MAP:
+            content[field] = {key: _json_value(value[key], type_name) for key in sorted(value)}
+        elif label is Label.REPEATED:
+            content[field] = [_json_value(item, type_name) for item in value]
+        elif label is Label.INLINE:
+            content.update(_json_value(value, type_name))
+        else:
+            shown = _json_value(value, type_name)
+            if shown is not None and (label is _OPTIONAL or shown not in ("", 0, False, {})):
+                content[field] = shown
+    return content
+
+
+def _json_value(value: Any, type_name: str) -> Any:
+    if type_name in _WITH_OWN_JSON:
+        return objects.value_of(value, type_name)
+    return value if type_name in _SCALARS else _json(value, type_name)

@@ -479,7 +479,9 @@ def test_invalid_replicas_are_rejected(size: Any, error: list[str]) -> None:
 
 @pytest.mark.parametrize("group", ["launcher", "frameworkcontroller"])
 def test_framework_definitions_are_valid(group: str) -> None:
-    path = Path(__file__).parents[4] / "docs" / "crds" / f"frameworks.{group}.microsoft.com.yaml"
+    path = (
+        Path(__file__).parents[4] / "charts/windlass/definitions" / f"frameworks.{group}.microsoft.com.yaml"
+    )
     ours = yaml.safe_load(path.read_text())
     TYPES.check_types(ours, "CustomResourceDefinition", "v1")
     assert TYPES.prune(copy.deepcopy(ours)) == []

@@ -321,7 +321,11 @@ def test_required_field_at_root() -> None:
 
 @pytest.fixture(scope="module", params=["launcher", "frameworkcontroller"])
 def framework_schema(request: pytest.FixtureRequest) -> Any:
-    path = Path(__file__).parents[4] / "docs" / "crds" / f"frameworks.{request.param}.microsoft.com.yaml"
+    path = (
+        Path(__file__).parents[4]
+        / "charts/windlass/definitions"
+        / f"frameworks.{request.param}.microsoft.com.yaml"
+    )
     definition = yaml.safe_load(path.read_text())
     return structural.StructuralSchema(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
