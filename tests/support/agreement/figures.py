@@ -18,6 +18,8 @@ from agreement import comparison, generate, recorded
 from agreement.cases import Played
 from agreement.run import Result
 
+WANTED: Final = 200
+"""Cases per kind."""
 FILE: Final = recorded.FOLDER / "figures.json"
 
 
@@ -99,6 +101,9 @@ def table(figures: Mapping[str, Figures]) -> str:
         f"| {each.with_retries} ({each.with_retries / each.cases:.0%}) | {each.repeated} |"
         for kind, each in figures.items()
     ]
+    few = [kind for kind, each in figures.items() if each.cases < WANTED]
+    if few:
+        lines += ["", f"Fewer than {WANTED} cases have been played so far: {', '.join(few)}."]
     for kind, each in figures.items():
         covered = ", ".join(f"{feature} ({count})" for feature, count in each.features.items())
         lines += ["", f"Agreeing cases of {kind} by policy field and outcome: {covered}."]
