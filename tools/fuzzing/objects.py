@@ -22,7 +22,7 @@ _CRDS = Path(__file__).parents[2] / "charts/windlass/definitions"
 @functools.cache
 def definitions() -> tuple[Object, ...]:
     """Return the definitions of this repository's kinds, and one with many features."""
-    own = [yaml.safe_load(path.read_text()) for path in sorted(_CRDS.glob("*.yaml"))]
+    own = [yaml.safe_load(path.read_text()) for path in sorted(_CRDS.glob("*.*.yaml"))]
     return (*own, *(one for one in _read() if one["kind"] == "CustomResourceDefinition"))
 
 
