@@ -122,19 +122,7 @@ async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods
             seconds = driver.first_pod.get(last, time.monotonic()) - began
             await driver.wait(lambda: last in driver.done, scenario.seconds)
             taken = await costs.taken()
-    return Result(
-        scenario.name,
-        contender.name,
-        pods,
-        jobs=scenario.jobs,
-        tasks=scenario.tasks,
-        done=scenario.jobs if is_seen else 0,
-        seconds=round(seconds, 2),
-        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
-        peak_mb=_rounded(taken.peak_mb, 1, 1),
-        requests=taken.requests(),
-        conflicts=taken.conflicts(),
-    )
+    return _restart_result(scenario, contender, pods, taken, seconds, is_done=is_seen)
 
 
 async def restarted_beside_finished(
@@ -163,20 +151,8 @@ async def restarted_beside_finished(
             taken = await costs.taken()
     is_done = {"new-1", "new-2"} <= driver.done.keys()
     beside = driver.done["new-2"] - driver.submitted["new-2"] if is_done else 0.0
-    return Result(
-        scenario.name,
-        contender.name,
-        pods,
-        jobs=scenario.jobs,
-        tasks=scenario.tasks,
-        done=scenario.jobs if is_done else 0,
-        seconds=round(seconds, 2),
-        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
-        peak_mb=_rounded(taken.peak_mb, 1, 1),
-        requests=taken.requests(),
-        conflicts=taken.conflicts(),
-        notes={"new_job_seconds": round(beside, 3), "new_job_seconds_alone": round(alone, 3)},
-    )
+    notes = {"new_job_seconds": round(beside, 3), "new_job_seconds_alone": round(alone, 3)}
+    return _restart_result(scenario, contender, pods, taken, seconds, is_done=is_done, notes=notes)
 
 
 async def _all_running(
@@ -282,6 +258,32 @@ def _result(
         conflicts=taken.conflicts(),
         requests=taken.requests(),
         notes=notes,
+    )
+
+
+def _restart_result(
+    scenario: Scenario,
+    contender: Contender,
+    pods: Pods,
+    taken: Taken,
+    seconds: float,
+    *,
+    is_done: bool,
+    notes: dict[str, float] | None = None,
+) -> Result:
+    return Result(
+        scenario.name,
+        contender.name,
+        pods,
+        jobs=scenario.jobs,
+        tasks=scenario.tasks,
+        done=scenario.jobs if is_done else 0,
+        seconds=round(seconds, 2),
+        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
+        peak_mb=_rounded(taken.peak_mb, 1, 1),
+        requests=taken.requests(),
+        conflicts=taken.conflicts(),
+        notes=notes or {},
     )
 
 

@@ -17,6 +17,8 @@ from windlass.wire import diagnostics, structural_validation
 
 Keys = tuple[str | int, ...]
 """The path of a field, e.g. `("spec", "tasks", 0, "name")`."""
+StartCondition = tuple[str, str, int | None, Keys]
+"""A role to wait for, the condition, the minimum number of tasks if not all, and the path in the original."""
 
 ROLES_ANNOTATION = "windlass.dev/original-roles"
 """On a Framework: the original names of its roles if they differ, e.g. `dataprep=data-prep`."""
@@ -191,8 +193,8 @@ class Draft:
         """Merge fields into a task role of the Framework."""
         self.framework({"taskRoles": [{"name": role, **fields}]})
 
-    def start_after(self, role: str, conditions: Sequence[tuple[str, str, int | None, Keys]]) -> None:
-        """Let a role start after others: name, condition, minimum number of tasks if not all, and path in the original.
+    def start_after(self, role: str, conditions: Sequence[StartCondition]) -> None:
+        """Let a role start after others.
 
         The job file has no number: with one, all conditions are written into the Framework, whose list replaces that
         of the job file.

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from windlass.convert import job_rules
-from windlass.convert.conversion import Draft, Keys
+from windlass.convert.conversion import Draft, Keys, StartCondition
 from windlass.convert.job_rules import FailingRule
 from windlass.convert.jobset_spec import JobSet, ReplicatedJob, SuccessPolicy
 from windlass.k8s import patterns
@@ -29,8 +29,6 @@ _CONDITIONS = {_READY: "Ready", _COMPLETE: "Succeeded"}
 
 # Start order
 
-Condition = tuple[str, str, int | None, Keys]
-
 
 def put_start_order(draft: Draft, jobset: JobSet) -> None:
     policy, keys = jobset.spec.startup_policy, ("spec", "startupPolicy", "startupPolicyOrder")
@@ -39,7 +37,7 @@ def put_start_order(draft: Draft, jobset: JobSet) -> None:
     names = list(dict.fromkeys(each.name for each in jobset.jobs))
     following = dict(itertools.pairwise(reversed(names))) if jobset.is_in_order else {}
     for each in jobset.jobs:
-        conditions: list[Condition] = []
+        conditions: list[StartCondition] = []
         if each.name in following:
             conditions += _conditions(jobset.named(following[each.name]), _READY, keys)
         for at, dependency in enumerate(each.spec.depends_on or ()):
@@ -61,7 +59,7 @@ def put_start_order(draft: Draft, jobset: JobSet) -> None:
         draft.start_after(each.role, conditions)
 
 
-def _conditions(previous: Sequence[ReplicatedJob], status: str, keys: Keys) -> list[Condition]:
+def _conditions(previous: Sequence[ReplicatedJob], status: str, keys: Keys) -> list[StartCondition]:
     """Return the conditions of a role that waits for all Jobs of a replicated job. A Job is ready when as many pods as
     may run at a time are ready or have succeeded."""
     is_limited = status == _READY and previous[0].job.limits_pods

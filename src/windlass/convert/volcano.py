@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from windlass.convert import conversion, job_spec, pod_templates, volcano_plugins, volcano_policies
-from windlass.convert.conversion import Draft, Keys
+from windlass.convert.conversion import Draft, Keys, StartCondition
 from windlass.convert.fields import METADATA, Fields, Kind
 from windlass.convert.volcano_tasks import JobSpec, Task
 from windlass.model.base import Json
@@ -152,7 +152,7 @@ def _put_start_order(draft: Draft, task: Task, tasks: list[Task]) -> None:
         draft.refuse((*keys, "iteration"), "any is not supported: name one task, or use all")
         return
     by_name = {each.name: each for each in tasks}
-    conditions: list[tuple[str, str, int | None, Keys]] = []
+    conditions: list[StartCondition] = []
     for at, name in enumerate(given):
         previous = by_name.get(name)
         if previous is None or previous is task:

@@ -1,5 +1,6 @@
 """Informers update the cache and call the handlers."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -14,10 +15,12 @@ from windlass.controller.engine.informers import HistoryError, InformerHandlers,
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import initial_status
-from windlass.kubeapi.errors import ApiError, NoValidResponseError
+from windlass.kubeapi.errors import ApiError, NoValidResponseError, ResponseError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
+from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
@@ -61,7 +64,12 @@ class Following:
 class Bench:
     """Informers with handlers that record their calls."""
 
-    def __init__(self, namespaces: Sequence[str] = (), wanted: LogObjectSnapshot = EVERYTHING) -> None:
+    def __init__(
+        self,
+        namespaces: Sequence[str] = (),
+        wanted: LogObjectSnapshot = EVERYTHING,
+        transport: object = None,
+    ) -> None:
         self.cache = Cache()
         self.rivals = OtherControllers(OURS)
         self.woken: list[set[FrameworkKey]] = []
@@ -77,7 +85,7 @@ class Bench:
             write_snapshot=self.snapshots.append,
         )
         self.informers = Informers(
-            cast("Transport", None),
+            cast("Transport", transport),
             self.cache,
             self.rivals,
             handlers,
@@ -584,3 +592,36 @@ def test_first_list_omits_completed_frameworks_and_later_ones_those_that_finishe
     assert bench.cache.finish(completed, NOW)
     assert not following.is_listed(raw(completed))
     assert following.is_listed(edited(completed, "metadata.resourceVersion", "21"))
+
+
+def test_completed_frameworks_are_read_without_a_selector_if_the_server_rejects_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second rejection has another cause: it is reported, and the request is repeated after a pause."""
+    assert JOB.status is not None
+    completed = JOB.with_status(msgspec.structs.replace(JOB.status, state=State.COMPLETED), "20")
+    page = msgspec.json.encode(
+        {"metadata": {"resourceVersion": "30"}, "items": [raw(completed), raw(job("9"))]}
+    )
+    rejection = ResponseError(ApiFailure(400, "BadRequest", "field label not supported"))
+    answers: list[bytes | ResponseError] = [rejection, rejection, page]
+    selectors: list[str] = []
+    pauses: list[float] = []
+
+    class Server:
+        async def send(self, request: Request, _seconds: float) -> bytes:
+            selectors.append(dict(request.query).get("fieldSelector", ""))
+            answer = answers.pop(0)
+            if isinstance(answer, ResponseError):
+                raise answer
+            return answer
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(informers.asyncio, "sleep", pause)
+    bench = Bench(transport=Server())
+    asyncio.run(bench.informers.load_completed(CONTROLLER_GROUP, lambda: False))
+    assert selectors == ["status.state=Completed", "", ""]
+    assert len(bench.troubles) == len(pauses) == 1
+    assert bench.cache.framework(KEY) == completed

@@ -207,7 +207,10 @@ class Informers:
                 try:
                     page = responses.decode_page(await self._transport.send(request, LIST_SECONDS))
                 except errors.ApiError as error:
-                    if isinstance(error, errors.ResponseError) and error.failure.code == BAD_REQUEST:
+                    is_rejected = (
+                        isinstance(error, errors.ResponseError) and error.failure.code == BAD_REQUEST
+                    )
+                    if selector and is_rejected:
                         selector = ""
                     else:
                         self._handlers.on_error(frameworks(group), error)

@@ -7,8 +7,8 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd.manifests import KEEP_UNKNOWN
 
-_DROPPED_BY_OLD_SERVERS = frozenset({"x-kubernetes-validations", "selectableFields"})
-"""Kubernetes before 1.25 and 1.31 drops these fields, so their absence is not a difference."""
+_DROPPED_BY_OLD_SERVERS = ("x-kubernetes-validations", "selectableFields")
+"""Kubernetes drops the first field before 1.25 and the second before 1.31, so their absence is not a difference."""
 
 
 def is_established(definition: Json) -> bool:
