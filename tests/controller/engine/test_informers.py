@@ -619,7 +619,7 @@ def test_completed_frameworks_are_read_without_a_selector_if_the_server_rejects_
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(informers.asyncio, "sleep", pause)
+    monkeypatch.setattr("windlass.controller.engine.informers.asyncio.sleep", pause)
     bench = Bench(transport=Server())
     asyncio.run(bench.informers.load_completed(CONTROLLER_GROUP, lambda: False))
     assert selectors == ["status.state=Completed", "", ""]
