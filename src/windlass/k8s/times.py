@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 def format_time(moment: datetime) -> str:
     """Return a `Time`, which has whole seconds."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_optional_time(moment: datetime | None) -> str | None:
