@@ -40,7 +40,7 @@ REASONS: Final = frozenset(
         "shows a diagram",
     )
 )
-SOURCES: Final = frozenset(("yaml", "json", "python", "jinja", "mermaid", "toml", "dockerfile"))
+SOURCES: Final = frozenset(("yaml", "json", "python", "jinja", "toml", "dockerfile"))
 """Languages of blocks that users write; `sh` and indented blocks contain commands only."""
 _PROGRAM = re.compile(
     r"windlass|kubectl|helm|docker|make|kind|export|source|eval|echo|tar|python3?|pip|curl|cd|vim|virtualenv|jupyter|mkdir|ray|torchx"
