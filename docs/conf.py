@@ -17,7 +17,7 @@ author = "The authors of Windlass"
 release = windlass.__version__
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**/*.md", "examples/**/*.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/**.md"]
 exclude_patterns = [
     ".*",
     "bench",
@@ -73,7 +73,11 @@ def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += "".join(_tree(entries, caption) for caption, entries in sections(source[0]))
     elif page in PARENTS:
         folder = PurePosixPath(page).parent
-        own = sorted(each for each in app.project.docnames if PurePosixPath(each).is_relative_to(folder) and each != page)
+        own = sorted(
+            each
+            for each in app.project.docnames
+            if PurePosixPath(each).is_relative_to(folder) and each != page
+        )
         source[0] += _tree([f"/{each}" for each in own])
 
 

@@ -29,17 +29,18 @@ NOT_REPEATED: Final = ("status.earlierTaskAttempts[].attempt",)
 FRAMEWORK_PAGE: Final = """\
 # Framework
 
-A Framework is the Kubernetes object of a [job](glossary.md#job): `kind: Framework` of `frameworkcontroller.microsoft.com/v1` or
-`launcher.microsoft.com/v1`. Windlass renders [job files](job-file.md) to Frameworks, as `windlass render job.yaml` shows, and runs
-those that you write; `windlass lint` checks them. [Behaviour](behaviours.md) says in detail what each field does, and
-[annotations](annotations.md) request features beyond these fields.
+A Framework is the Kubernetes object of a [job](glossary.md#job): `kind: Framework` of
+`frameworkcontroller.microsoft.com/v1` or `launcher.microsoft.com/v1`. Windlass renders [job files](job-file.md) to
+Frameworks, as `windlass render job.yaml` shows, and runs those that you write; `windlass lint` checks them.
+[Behaviour](behaviours.md) says in detail what each field does, and [annotations](annotations.md) request features
+beyond these fields.
 
 """
 ANNOTATIONS_PAGE: Final = """\
 # Annotations and labels
 
-A [job file](job-file.md) sets the annotations that it needs. A [Framework](framework.md) that you write requests features by the
-annotations of the first table, which [peer discovery](discovery.md) describes.
+A [job file](job-file.md) sets the annotations that it needs. A [Framework](framework.md) that you write requests
+features by the annotations of the first table, which [peer discovery](discovery.md) describes.
 
 """
 REQUESTS: Final = (
@@ -59,7 +60,9 @@ _NAME = re.compile(r"windlass\.dev/[\w-]+")
 
 
 def framework_page() -> str:
-    prose = {entry: text for module in update_crds.MODULES for entry, text in update_crds.descriptions(module)}
+    prose = {
+        entry: text for module in update_crds.MODULES for entry, text in update_crds.descriptions(module)
+    }
     schema = manifests.framework_schema(prose)["properties"]
     parts = [FRAMEWORK_PAGE]
     for path, title in SECTIONS.items():

@@ -27,8 +27,8 @@ def picture() -> str:
     height = TOP + ROW * len(ROWS) + 70
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 620 {height}" width="620" height="{height}"'
-            ' font-family="sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 620 {height}" width="620" height="{height}">',
+            '<g font-family="sans-serif" font-size="13">',
             f'<rect width="620" height="{height}" rx="8" fill="#ffffff"/>',
             "<defs>",
             *(_arrow_head(kind) for kind in TransitionType),
@@ -36,7 +36,7 @@ def picture() -> str:
             *(_transition(start, end, kind) for (start, end), kind in TRANSITIONS.items()),
             *(_state(state, row) for state, row in ROWS.items()),
             *_legend(height - 58),
-            "</svg>\n",
+            "</g>\n</svg>\n",
         )
     )
 

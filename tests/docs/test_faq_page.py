@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from windlass.client import waiting
 from windlass.client.explain import pending
 from windlass.client.explain.retries import JOB_ENDED_FIRST
 from windlass.model import start_errors, verdict
@@ -21,17 +22,16 @@ SOURCE: Final = TOP / "src" / "windlass"
 PAGE: Final = (TOP / "docs" / "faq.md").read_text(encoding="utf-8")
 HEADINGS: Final = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
 CALLS: Final = {
-    "client/waiting.py": ("Waiting",),
-    "client/explain/pending.py": ("Waiting",),
-    "decide/attempt.py": ("framework_completion",),
-    "decide/deadlines.py": ("framework_completion",),
-    "decide/suspend.py": ("framework_completion",),
-    "decide/task_lifecycle.py": ("task_completion",),
-    "decide/failures.py": ("task_completion",),
-    "decide/retry.py": ("RetryDecision",),
-    "model/start_errors.py": ("StartError",),
+    "client/waiting.py": {"Waiting": 0},
+    "client/explain/pending.py": {"Waiting": 0, "setdefault": 1},
+    "decide/attempt.py": {"framework_completion": 1},
+    "decide/deadlines.py": {"framework_completion": 1},
+    "decide/suspend.py": {"framework_completion": 1},
+    "decide/task_lifecycle.py": {"task_completion": 1},
+    "decide/failures.py": {"task_completion": 1},
+    "decide/retry.py": {"RetryDecision": 1},
 }
-"""Functions whose arguments are messages, by file."""
+"""Functions and the number of the argument that is a message, by file."""
 VARIABLES: Final = {
     "client/waiting.py": ("text",),
     "decide/attempt.py": ("diagnostics",),
@@ -41,8 +41,19 @@ VARIABLES: Final = {
     "client/explain/pending.py": ("restarts",),
 }
 """Variables to which messages are assigned, by file."""
-NO_MESSAGES: Final = frozenset(("X", "X: X", "XX", "X: XX", "Failed to create Pod: X"))
-"""Texts without words of their own, and the one that the verdict replaces by `REJECTED_POD`."""
+NO_MESSAGES: Final = frozenset(
+    (
+        "X",
+        "X: X",
+        "XX",
+        "X: XX",
+        "is pending: X",
+        "X; pending: X",
+        "X could not start",
+        "Failed to create Pod: X",
+    )
+)
+"""Texts without words of their own, and those that the verdict makes more specific or replaces."""
 _PLACEHOLDER: Final = re.compile(r"\b[A-Z]{1,}\b")
 _KEPT: Final = frozenset(("API",))
 
@@ -66,9 +77,10 @@ def messages_in(path: str) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
-                if name in CALLS.get(path, ()):
+                if name in CALLS.get(path, {}):
+                    number = CALLS[path][name]
                     named = [each.value for each in keywords if each.arg == "reason"]
-                    for each in (*args[:2], *named):
+                    for each in (*args[number : number + 1], *named):
                         yield from literal(each)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 if name in VARIABLES.get(path, ()):
@@ -85,6 +97,12 @@ def summaries() -> Iterator[str]:
                     yield from literal(node.value)
 
 
+def literal_texts(path: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse((SOURCE / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.expr):
+            yield from literal(node)
+
+
 def all_messages() -> set[str]:
     found = {message for path in {*CALLS, *VARIABLES} for message in messages_in(path)}
     found |= set(summaries())
@@ -92,8 +110,20 @@ def all_messages() -> set[str]:
     found |= {"X failed", "X exited with code X", "X met a completion rule", "X is blocked: X"}
     found |= {f"X could not start: {verdict.REJECTED_POD}X", "none of its containers failed"}
     found |= {f"X could not start: X: {cause}" for cause in start_errors._ADVICE}
-    found |= {pending.NO_POD, pending.STARTING, pending._POSTPONED, JOB_ENDED_FIRST, "Xwaiting for X X to X"}
-    return {message for message in found if message.strip() and message.strip("X:; ") and message not in NO_MESSAGES}
+    found |= {
+        f"X could not start: {error}"
+        for error in literal_texts("model/start_errors.py")
+        if "directory X" in error
+    }
+    found |= {waiting.NO_NODE, pending.NO_POD, pending.STARTING, pending._POSTPONED, JOB_ENDED_FIRST}
+    found |= {
+        reason for reason in literal_texts("decide/start_order.py") if reason.startswith("waiting for X")
+    }
+    return {
+        message
+        for message in found
+        if message.strip() and message.strip("X:; ") and message not in NO_MESSAGES
+    }
 
 
 def pattern(heading: str) -> "re.Pattern[str]":
@@ -127,12 +157,6 @@ def test_messages_of_the_verdict_are_those_of_the_source() -> None:
     texts = set(literal_texts("model/verdict.py"))
     for words in ("exited with code", "met a completion rule", "none of its containers failed"):
         assert [text for text in texts if words in text], words
-
-
-def literal_texts(path: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse((SOURCE / path).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.expr):
-            yield from literal(node)
 
 
 CODES: Final = [

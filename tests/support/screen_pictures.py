@@ -29,10 +29,12 @@ def picture(lines: Sequence[Sequence[Char]], title: str) -> str:
     width, height = round(columns * WIDTH + 2 * MARGIN), len(lines) * HEIGHT + 2 * MARGIN
     rows = "\n".join(row for number, line in enumerate(lines) for row in _row(number, line[:columns]))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        ' role="img">\n'
         f"<title>{escape(title)}</title>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND}"/>\n'
-        f'<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14" fill="{TEXT}">\n{rows}\n</g>\n</svg>\n'
+        f'<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14" fill="{TEXT}">\n{rows}\n</g>\n'
+        "</svg>\n"
     )
 
 

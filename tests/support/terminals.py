@@ -40,7 +40,10 @@ class Terminal:
         """Return the screen with colours and weights."""
         with self._lock:
             buffer = self._screen.buffer
-            return [[buffer[row][column] for column in range(self._screen.columns)] for row in range(self._screen.lines)]
+            return [
+                [buffer[row][column] for column in range(self._screen.columns)]
+                for row in range(self._screen.lines)
+            ]
 
     @property
     def text(self) -> str:
