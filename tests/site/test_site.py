@@ -31,7 +31,7 @@ LOADING: Final = {
 WORDS: Final = {
     "checkpoint": "docs/checkpoints",
     "hostfil": "docs/discovery",
-    "prometheu": "docs/metrics",
+    "prometheus": "docs/metrics",
     "taskrol": "docs/framework",
 }
 """Stems of words, each with a page that contains it."""
