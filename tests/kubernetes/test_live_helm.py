@@ -86,14 +86,11 @@ def monitors(cluster: Cluster, place: Place) -> Iterator[list[str]]:
     found = [
         yaml.safe_load(file.read_text()) for file in go_programs.definitions(go_programs.PROMETHEUS_OPERATOR)
     ]
-    paths = []
     for definition in found:
         cluster.client.post(DEFINITIONS, definition).expect(201)
-        path = (
-            f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}/{definition['spec']['names']['plural']}"
-        )
-        place.wait_for(f"{path} to be served", lambda path=path: cluster.client.get(path).code == 200)
-        paths.append(path)
+    group = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"
+    paths = [f"{group}/{definition['spec']['names']['plural']}" for definition in found]
+    place.wait_for("the monitors", lambda: all(cluster.client.get(path).code == 200 for path in paths))
     yield paths
     for definition in found:
         cluster.client.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")
