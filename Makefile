@@ -117,7 +117,7 @@ test-cluster: $(VENV)/installed ## Run the tests on a complete Kubernetes: that 
 	@$(BIN)/python tools/kubernetes_cluster.py up
 	code=0; export WINDLASS_TEST_CLUSTER=real; \
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial and not renewal' \
-	    tests/kubernetes tests/kubelet tests/charts tests/tools/test_release.py || code=$$?; \
+	    tests/kubernetes tests/kubelet tests/charts tests/tools/test_release.py tests/tools/test_dockerfiles.py || code=$$?; \
 	$(BIN)/python -m pytest -m serial tests/kubernetes || code=$$?; \
 	$(BIN)/python -m pytest -m renewal tests/kubernetes || code=$$?; \
 	exit $$code
