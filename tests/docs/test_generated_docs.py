@@ -19,8 +19,10 @@ def test_generated_pages_are_up_to_date() -> None:
 
 def test_diagram_has_every_transition_and_every_state_is_documented() -> None:
     page = (TOP / "docs" / "states.md").read_text()
+    picture = (TOP / "docs" / "images" / "states.svg").read_text()
+    assert "](images/states.svg)" in page
     for start, end in TRANSITIONS:
-        assert f"    {start} --> {end}" in page
+        assert f"<title>{start} → {end}</title>" in picture
     for state in State:
         assert f"## {state}\n" in page
 
