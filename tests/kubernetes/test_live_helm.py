@@ -26,6 +26,8 @@ pytestmark = [
 
 CHART = Path(__file__).parents[2] / "charts" / "windlass"
 RELEASE = "windlass"
+TAKE_OVER = ("--take-ownership", "--force-conflicts")
+"""The definitions of `windlass install` are still there."""
 DEPLOYMENT = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/windlass:{NAMESPACE}:frameworks"
 EVERYTHING = {
@@ -109,7 +111,7 @@ def test_job_continues_through_install_upgrade_rollback_and_uninstall(
     place.submit(framework("job", ps, controllable_tasks.role(tasks=2, min_succeeded=2)))
     repository, _, tag = IMAGE.rpartition(":")
     image = f"image.repository={repository},image.tag={tag}"
-    helm("install", CHART, "--create-namespace", "--take-ownership", "--wait", "--set-string", image)
+    helm("install", CHART, "--create-namespace", *TAKE_OVER, "--wait", "--set-string", image)
     cluster.wait_for_controllers()
     place.wait_for_running("job", 3)
 
