@@ -3,8 +3,13 @@
 Values are CPU time, with a ratio if there is a reference in the same run.
 """
 
+import asyncio
+import gc
 import json
 import time
+from datetime import datetime
+from pathlib import Path
+from typing import cast
 
 import builders
 import many_frameworks
@@ -13,10 +18,22 @@ from builders import at
 
 from figures import Sheet, argument_parser  # next to this file
 from timing import timed
+from windlass.controller.engine.api import Api
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.executor import Executor
+from windlass.controller.engine.informers import InformerHandlers, Informers
+from windlass.controller.engine.keys import FrameworkKey
+from windlass.controller.engine.queue import KeyedQueue
+from windlass.controller.engine.worker_pool import WorkerPool
+from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import decide
-from windlass.decide.types import Observed
+from windlass.decide.types import Observed, Rules
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.transport import Transport
 from windlass.model.framework import CompletedPods, Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
+from windlass.model.settings import LogObjectSnapshot, Settings
+from windlass.model.states import State
 from windlass.model.status import TaskStatus
 from windlass.objects.pod import PodFactory
 from windlass.simulate import scenario
@@ -116,6 +133,91 @@ def pod_figures(sheet: Sheet, tasks: int) -> None:
     sheet.add(f"{tasks:,} tasks: build the manifests of their pods", built.median_ms, "ms", aim=0.05 * tasks)
 
 
+class FinishedFrameworks:
+    """An API server with many copies of a completed Framework, and nothing else."""
+
+    def __init__(self, count: int, page_size: int = 500) -> None:
+        framework, observed = running(2)
+        config_map = observed.config_map
+        assert config_map is not None
+        framework = stored(framework, observed_around(config_map, all_pods(framework, PodPhase.SUCCEEDED)), 2)
+        assert framework.status is not None
+        assert framework.status.state is State.COMPLETED
+        self.group = framework.group
+        self._pattern = msgspec.to_builtins(framework)
+        self._pages = [range(start, min(start + page_size, count)) for start in range(0, count, page_size)]
+        self.bytes = len(self._item(0))
+        self.preparation = 0.0
+        """Processor time that the server itself has taken, in seconds."""
+
+    async def send(self, request: Request, timeout: float) -> bytes:
+        del timeout
+        began = time.process_time()
+        position = int(dict(request.query).get("continue", 0))
+        items = b",".join(map(self._item, self._pages[position]))
+        more = str(position + 1) if position + 1 < len(self._pages) else ""
+        page = b'{"metadata":{"resourceVersion":"9","continue":"%s"},"items":[%s]}' % (more.encode(), items)
+        self.preparation += time.process_time() - began
+        return page
+
+    def _item(self, number: int) -> bytes:
+        metadata = {**self._pattern["metadata"], "name": f"job-{number}", "uid": f"{number:036}"}
+        return msgspec.json.encode({**self._pattern, "metadata": metadata})
+
+
+class FixedClock:
+    def now(self) -> datetime:
+        return at(60)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+async def read_finished(server: FinishedFrameworks) -> Cache:
+    """Read all completed Frameworks as a restarted controller does, and run their passes."""
+    cache: Cache = Cache()
+    queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+    clock = FixedClock()
+    no_requests = cast("Api", None)
+    executor = Executor(no_requests, cache, queue, clock, Rules())
+    pool = WorkerPool(executor, queue, clock, workers=Settings().worker_number, observe_pass=lambda _: None)
+    handlers = InformerHandlers(
+        pool.enqueue, lambda _: None, lambda _: None, lambda _, __: None, lambda _: None
+    )
+    informers = Informers(
+        cast("Transport", server),
+        cache,
+        OtherControllers("windlass"),
+        handlers,
+        namespaces=(),
+        snapshot_settings=LogObjectSnapshot(),
+    )
+    running_passes = asyncio.create_task(pool.run())
+    await informers.load_completed(server.group, lambda: len(queue) > 0)
+    running_passes.cancel()
+    await asyncio.gather(running_passes, return_exceptions=True)
+    return cache
+
+
+def finished_figures(sheet: Sheet, count: int) -> None:
+    server = FinishedFrameworks(count)
+    gc.collect()
+    before, began = resident_megabytes(), time.process_time()
+    cache = asyncio.run(read_finished(server))
+    took = time.process_time() - began - server.preparation
+    gc.collect()
+    grown = resident_megabytes() - before
+    assert cache.finished_counts()[0] == count
+    note = f"{server.bytes:,} bytes each"
+    sheet.add(f"{count:,} finished Frameworks: read after a restart", took, "s", aim=count * 2e-4, note=note)
+    sheet.add(f"{count:,} finished Frameworks: memory", grown, "MB", aim=400)
+
+
+def resident_megabytes() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
 def simulation_figures(sheet: Sheet, count: int) -> None:
     started = time.process_time()
     played = Simulation(many_frameworks.draw(seed=1, count=count)).run()
@@ -141,9 +243,11 @@ def budget_figures(sheet: Sheet) -> None:
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--frameworks", type=int, default=10_000, help="number of Frameworks to simulate")
+    parser.add_argument("--finished", type=int, default=100_000, help="number of finished Frameworks to read")
     arguments = parser.parse_args()
     sheet = Sheet("core")
     sheet.title(f"Processor time of the core, with msgspec {msgspec.__version__}:")
+    finished_figures(sheet, arguments.finished)
     codec_figures(sheet, 1_000)
     decision_figures(sheet, 1_000, 15)
     decision_figures(sheet, 10_000, 150)
