@@ -29,9 +29,8 @@ def test_claim_about_windlass_links_to_a_test_or_says_no(row: list[str]) -> None
 
 
 @pytest.mark.parametrize("row", CLAIMS, ids=lambda row: row[0])
-def test_claims_about_other_systems_link_to_the_web(row: list[str]) -> None:
-    links = [link for cell in row[2:] for link in re.findall(r"\]\(([^)]+)\)", cell)]
-    assert [link for link in links if not link.startswith("https://")] == []
+def test_claims_about_other_systems_link_to_their_documentation(row: list[str]) -> None:
+    assert [cell for cell in row[2:] if cell and not re.search(r"\]\(https://[^)]+\)", cell)] == []
 
 
 @pytest.mark.parametrize("name", SYSTEMS[1:])

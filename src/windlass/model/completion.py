@@ -66,6 +66,7 @@ class CompletionType(Dense, frozen=True):
     """Succeeded or Failed, with attributes of the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
+    """Succeeded or Failed."""
     attributes: tuple[str, ...] = ()
     """Transient, Permanent, Conflict, Platform or User; configured failure classes may have other attributes."""
 

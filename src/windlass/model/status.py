@@ -82,18 +82,24 @@ class RetryOutcome(Sparse, frozen=True):
     """The decision of the retry policy about an attempt, with its reason."""
 
     should_retry: bool
+    """Whether another attempt follows."""
     reason: str = ""
+    """Reason of the decision, for people."""
     is_counted: bool = False
     """Whether the retry counts for maxRetryCount."""
     delay_sec: int = 0
+    """Delay before the next attempt."""
 
 
 class EndedTaskAttempt(Sparse, frozen=True, kw_only=True):
     """A completed attempt of a task, with the decision of the retry policy."""
 
     role: str
+    """Role of the task."""
     index: int
+    """Index of the task in its role."""
     attempt: TaskAttemptStatus
+    """The attempt."""
     retry: RetryOutcome | None = None
     """Absent for a task that ended with the Framework attempt."""
 
