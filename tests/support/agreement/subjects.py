@@ -264,7 +264,8 @@ class JobSetSubject:
         if not (is_current and children and not failed and self._are_counted(children, statuses)):
             return False
         created = Counter(map(_replicated_job, children))
-        return verdict is SUSPENDED or all(created[name] for name in _due_jobs(job["spec"], statuses))
+        due = _due_jobs(job["spec"], statuses)
+        return verdict is SUSPENDED or all(created[name] == count for name, count in due.items())
 
     @staticmethod
     def _are_counted(children: list[Json], statuses: dict[str, Json]) -> bool:
@@ -295,8 +296,8 @@ def _pods_at_a_time(spec: Json) -> int:
     return min(parallelism, int(spec.get("completions", parallelism)))
 
 
-def _due_jobs(spec: Json, statuses: dict[str, Json]) -> list[str]:
-    """Return the replicated jobs of an active JobSet whose turn has come."""
+def _due_jobs(spec: Json, statuses: dict[str, Json]) -> dict[str, int]:
+    """Return the number of Jobs of each replicated job whose turn has come in an active JobSet."""
     replicas = {each["name"]: int(each.get("replicas", 1)) for each in spec["replicatedJobs"]}
 
     def has_reached(name: str, condition: str) -> bool:
@@ -305,10 +306,10 @@ def _due_jobs(spec: Json, statuses: dict[str, Json]) -> list[str]:
         return sum(int(status.get(key, 0)) for key in counted) == replicas[name]
 
     is_in_order = spec.get("startupPolicy", {}).get("startupPolicyOrder") == "InOrder"
-    due = []
+    due = {}
     for each in spec["replicatedJobs"]:
         if all(has_reached(other["name"], other["status"]) for other in each.get("dependsOn") or ()):
-            due.append(each["name"])
+            due[each["name"]] = replicas[each["name"]]
         if is_in_order and not has_reached(each["name"], "Ready"):
             break
     return due
