@@ -7,6 +7,7 @@ EXAMPLES := .venv-examples
 DEMO := .venv-demo
 AUDIT := .venv-audit
 UI := .venv-ui
+SITE := .venv-docs
 SEEDS ?= 2000
 # Bytecode caches make repeated imports faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,7 +19,7 @@ help: ## List the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 # Environments: for tests, for the examples (gigabytes), and with TensorFlow only, so that the demo starts sooner.
-# `.venv-ui` has Playwright.
+# `.venv-ui` has Playwright, `.venv-docs` Sphinx.
 # The stamp file `installed` is newer than pyproject.toml once the environment is up to date.
 # With LOCKED=1, as in CI, the test environment has exactly the versions of requirements/ci.txt: pip resolves nothing,
 # because it would compare newer versions of dependencies with extras, whose hashes are not listed.
@@ -28,7 +29,8 @@ $(VENV)/installed: $(if $(LOCKED),requirements/ci.txt)
 $(EXAMPLES)/installed: EXTRAS := dev,examples
 $(DEMO)/installed: EXTRAS := tensorflow
 $(UI)/installed: EXTRAS := dev,ui-tests
-$(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed $(UI)/installed: pyproject.toml
+$(SITE)/installed: EXTRAS := dev,docs
+$(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed $(UI)/installed $(SITE)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing Windlass with $(EXTRAS) into $(@D), which takes a minute or two, once."
@@ -75,7 +77,7 @@ unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
 	    --ignore tests/agreement --ignore tests/convert/upstream --ignore tests/kubelet --ignore tests/local \
 	    --ignore tests/kubernetes --ignore tests/examples --ignore tests/launchers --ignore tests/clients/kubectl \
-	    --ignore tests/ui --ignore tests/web/browsers
+	    --ignore tests/ui --ignore tests/web/browsers --ignore tests/site
 
 # More workers than processors, because these tests mostly wait for pods.
 .PHONY: test-pods
@@ -115,7 +117,7 @@ test-cluster: $(VENV)/installed ## Run the tests on a complete Kubernetes: that 
 	@$(BIN)/python tools/kubernetes_cluster.py up
 	code=0; export WINDLASS_TEST_CLUSTER=real; \
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial and not renewal' \
-	    tests/kubernetes tests/kubelet tests/charts tests/tools/test_release.py || code=$$?; \
+	    tests/kubernetes tests/kubelet tests/charts tests/tools/test_release.py tests/tools/test_dockerfiles.py || code=$$?; \
 	$(BIN)/python -m pytest -m serial tests/kubernetes || code=$$?; \
 	$(BIN)/python -m pytest -m renewal tests/kubernetes || code=$$?; \
 	exit $$code
@@ -229,3 +231,11 @@ docs: $(VENV)/installed ## Regenerate the generated parts of the documentation
 	$(BIN)/python tools/update_crds.py
 	$(BIN)/python tools/update_charts.py
 	$(BIN)/python tools/update_docs.py
+
+# Warnings, e.g. about a link that leads nowhere, are errors.
+.PHONY: docs-site
+docs-site: $(SITE)/installed ## Build the documentation site into docs/_build/site, and test it
+	$(SITE)/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --jobs 2 \
+	    --conf-dir docs --doctree-dir docs/_build/doctrees . docs/_build/site
+	$(SITE)/bin/python -m pytest --quiet tests/site
+	@echo "The site is docs/_build/site/index.html."

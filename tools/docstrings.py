@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 
-def of_fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Return each documented field of a class with its docstring."""
+def of_fields(node: ast.ClassDef | ast.Module) -> Iterator[tuple[str, str]]:
+    """Return each documented field of a class, or constant of a module, with its docstring."""
     for statement, following in pairwise(node.body):
         match statement, following:
             case (

@@ -82,6 +82,17 @@ HELM: Final = Program(
     link_flags="-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
 )
 ACTIONLINT: Final = Program("actionlint", "github.com/rhysd/actionlint", "v1.7.12", "/cmd/actionlint")
+# The types of the Prometheus operator, and its definitions. It is not built.
+PROMETHEUS_OPERATOR: Final = Program(
+    "prometheus-operator",
+    "github.com/prometheus-operator/prometheus-operator",
+    "v0.85.0",
+    "/cmd/operator",
+    (
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+    ),
+)
 ALL: Final = (TRAINING_OPERATOR, MPI_OPERATOR, JOBSET, HELM, ACTIONLINT)
 
 

@@ -200,7 +200,7 @@ def try_wheel(python: Path, wheel: Path, folder: Path) -> None:
 
     if windlass("--version") != f"windlass, version {__version__}\n":
         raise ReleaseError(f"windlass --version printed {windlass('--version')}")
-    lines = windlass("run", "--workers", "2", "--logs", "--", "python3", "-c", TASK)
+    lines = windlass("run", "--workers", "2", "--runtime", "pytorch", "--logs", "--", "python3", "-c", TASK)
     if not all(f"result {rank} of 2" in lines for rank in range(2)):
         raise ReleaseError(f"windlass run printed {lines}")
     (home / "train.py").write_text(TASK)

@@ -15,7 +15,9 @@ import msgspec
 
 import command_docs  # next to this file
 import docstrings
+import framework_docs
 import job_docs
+import state_diagram
 from windlass.decide.transitions import TRANSITIONS, TransitionType
 from windlass.jobfile import schema
 from windlass.model import completion, states
@@ -29,19 +31,18 @@ from windlass.wire.settings.environment import Setting
 FOLDER = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
-ARROWS = {
-    TransitionType.PATH: "",
-    TransitionType.SHORTCUT: " : shortcut",
-    TransitionType.WINDLASS: " : not in FrameworkController",
-}
+DIAGRAM = "images/states.svg"
 
 
 def documents() -> dict[Path, str]:
     return {
         FOLDER / "states.md": states_page(),
+        FOLDER / DIAGRAM: state_diagram.picture(),
         FOLDER / "completion-codes.md": codes_page(),
         FOLDER / "configuration.md": configuration_page(),
         FOLDER / "commands.md": HEADER + command_docs.page(),
+        FOLDER / "framework.md": HEADER + framework_docs.framework_page(),
+        FOLDER / "annotations.md": HEADER + framework_docs.annotations_page(),
         FOLDER / "job-file.md": job_docs.page((FOLDER / "job-file.md").read_text()),
         FOLDER / schema.FILE: job_docs.schema(),
         PACKAGE / "jobfile" / schema.FILE: job_docs.schema(),
@@ -49,16 +50,6 @@ def documents() -> dict[Path, str]:
 
 
 def states_page() -> str:
-    diagram = "\n".join(
-        [
-            f"    [*] --> {State.ATTEMPT_CREATION_PENDING}",
-            *(
-                f"    {start} --> {end}{ARROWS[transition]}"
-                for (start, end), transition in TRANSITIONS.items()
-            ),
-            f"    {State.COMPLETED} --> [*]",
-        ]
-    )
     meanings = dict(docstrings.of_fields(_class(State)))
     sections = "\n".join(
         f"## {state}\n\n{_without_next(meanings[state.name])}\n\nMay be followed by: {_followers(state)}.\n"
@@ -66,7 +57,7 @@ def states_page() -> str:
     )
     return (
         f"{HEADER}# States\n\n{inspect.cleandoc(states.__doc__ or '')}\n\n"
-        f"```mermaid\nstateDiagram-v2\n{diagram}\n```\n\n{sections}"
+        f"![The states and their transitions, which the sections list]({DIAGRAM})\n\n{sections}"
     )
 
 

@@ -22,7 +22,7 @@ from images.checkout import HUB_LOCK, IMAGE_LOCK, ROOT
 
 LOCKS = ROOT / "requirements"
 LICENCES = ROOT / "docs" / "dependencies.md"
-PYTHONS = ("3.11", "3.12")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """The Python versions of CI and of the images."""
 MACHINES = ("x86_64", "aarch64")
 GLIBC = ("2014", "_2_17", "_2_28")
@@ -40,6 +40,12 @@ install the newest TensorFlow and other packages that `pyproject.toml` allows, w
 
 | package | licence | controller image | hub image | CI |
 |---|---|---|---|---|
+"""
+DASHBOARD = """
+The page of the dashboard contains these packages. `windlass/web/static/licenses.txt` has the texts of their licences.
+
+| package | licence |
+|---|---|
 """
 
 Item = dict[str, Any]
@@ -62,7 +68,19 @@ def main() -> None:
     (LOCKS / "build.txt").write_text(lock({name: ci[name] for name in closure(build, ci)}, hashes))
     (ROOT / HUB_LOCK).write_text(lock(hub, hub_hashes))
     columns = (image, hub.keys(), ci.keys())
-    LICENCES.write_text(PAGE + "".join(_row(item, columns) for _, item in sorted((hub | ci).items())))
+    rows = (_row(item, columns) for _, item in sorted((hub | ci).items()))
+    LICENCES.write_text(PAGE + "".join(rows) + dashboard())
+
+
+def dashboard() -> str:
+    """Return the packages of the page of the dashboard with their licences."""
+    packages = json.loads((ROOT / "ui" / "package-lock.json").read_text())["packages"]
+    rows = (
+        f"| {path.removeprefix('node_modules/')} | {package['license']} |\n"
+        for path, package in packages.items()
+        if path and not package.get("dev")
+    )
+    return DASHBOARD + "".join(rows)
 
 
 class Pip:

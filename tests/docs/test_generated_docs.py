@@ -1,5 +1,6 @@
 """The documentation of states, codes and settings agrees with the code."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,10 @@ def test_generated_pages_are_up_to_date() -> None:
 
 def test_diagram_has_every_transition_and_every_state_is_documented() -> None:
     page = (TOP / "docs" / "states.md").read_text()
+    picture = (TOP / "docs" / "images" / "states.svg").read_text()
+    assert "](images/states.svg)" in page
     for start, end in TRANSITIONS:
-        assert f"    {start} --> {end}" in page
+        assert f"<title>{start} → {end}</title>" in picture
     for state in State:
         assert f"## {state}\n" in page
 
@@ -33,3 +36,14 @@ def test_every_setting_is_documented() -> None:
         assert found, setting.key
         assert explanation, setting.key
     assert "## podFailureSpec\n\nOnly in the file." in page
+
+
+def test_every_field_and_annotation_of_a_framework_is_documented() -> None:
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for name in ("framework.md", "annotations.md")
+        for line in (TOP / "docs" / name).read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
+    ]
+    assert len(rows) > 150
+    assert [row[0] for row in rows if not row[2 if len(row) > 2 else 1]] == []

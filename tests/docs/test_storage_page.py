@@ -1,4 +1,4 @@
-"""The page about storage: every example is a valid job file, and every kind of volume has one."""
+"""The page about storage: every kind of volume has an example."""
 
 import re
 from pathlib import Path
@@ -6,17 +6,9 @@ from pathlib import Path
 import pytest
 
 from windlass.jobfile import volumes
-from windlass.render import documents
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_example_is_a_valid_job_file(example: str) -> None:
-    found = documents.read(example.encode(), "storage.md")
-    assert found.diagnostics == ()
-    assert found.submissions
 
 
 @pytest.mark.parametrize("source", volumes.SOURCES)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from live import controllable_tasks
 from live.clusters import IMAGE, NAMESPACE, Cluster
 from live.jobs import FOREVER, framework, role
@@ -14,6 +15,7 @@ from operated.place import completion_of, retries_of
 
 import go_programs
 import kubernetes_binaries
+from conformance.objects import DEFINITIONS
 from conformance.objects import path as path_of
 from windlass.install import options
 
@@ -24,8 +26,17 @@ pytestmark = [
 
 CHART = Path(__file__).parents[2] / "charts" / "windlass"
 RELEASE = "windlass"
+TAKE_OVER = ("--take-ownership", "--force-conflicts")
+"""The definitions of `windlass install` are still there."""
 DEPLOYMENT = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/windlass:{NAMESPACE}:frameworks"
+EVERYTHING = {
+    "history": {"enabled": True, "readLogs": True},
+    "ui": {"enabled": True},
+    "monitoring": {"podMonitor": True, "serviceMonitor": True},
+    "networkPolicy": {"enabled": True},
+    "priorityClassName": "system-cluster-critical",
+}
 RECORDS = "/apis/windlass.dev/v1/namespaces/{}/attemptrecords"
 
 
@@ -63,6 +74,30 @@ def wait_until_gone(place: Place, path: str) -> None:
     place.wait_for(f"{path} to be gone", lambda: place.client.get(path).code == 404)
 
 
+@pytest.fixture
+def elsewhere(cluster: Cluster) -> Iterator[Place]:
+    """Another namespace."""
+    place = cluster.new_place()
+    yield place
+    cluster.client.delete(f"/api/v1/namespaces/{place.name}")
+
+
+@pytest.fixture
+def monitors(cluster: Cluster, place: Place) -> Iterator[list[str]]:
+    """Install the definitions of the Prometheus operator. Return the paths of the monitors."""
+    found = [
+        yaml.safe_load(file.read_text()) for file in go_programs.definitions(go_programs.PROMETHEUS_OPERATOR)
+    ]
+    for definition in found:
+        cluster.client.post(DEFINITIONS, definition).expect(201)
+    group = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"
+    paths = [f"{group}/{definition['spec']['names']['plural']}" for definition in found]
+    place.wait_for("the monitors", lambda: all(cluster.client.get(path).code == 200 for path in paths))
+    yield paths
+    for definition in found:
+        cluster.client.delete(f"{DEFINITIONS}/{definition['metadata']['name']}")
+
+
 def arguments(cluster: Cluster) -> list[str]:
     spec = cluster.client.get(DEPLOYMENT).expect(200).body["spec"]["template"]["spec"]
     found: list[str] = spec["containers"][0]["args"]
@@ -70,30 +105,41 @@ def arguments(cluster: Cluster) -> list[str]:
 
 
 def test_job_continues_through_install_upgrade_rollback_and_uninstall(
-    cluster: Cluster, place: Place, helm: Helm
+    cluster: Cluster, place: Place, elsewhere: Place, monitors: list[str], helm: Helm, tmp_path: Path
 ) -> None:
     ps = role("ps", 1, FOREVER)
     place.submit(framework("job", ps, controllable_tasks.role(tasks=2, min_succeeded=2)))
     repository, _, tag = IMAGE.rpartition(":")
     image = f"image.repository={repository},image.tag={tag}"
-    helm("install", CHART, "--create-namespace", "--take-ownership", "--wait", "--set-string", image)
+    helm("install", CHART, "--create-namespace", *TAKE_OVER, "--wait", "--set-string", image)
     cluster.wait_for_controllers()
     place.wait_for_running("job", 3)
 
-    helm("upgrade", CHART, "--reuse-values", "--wait", "--set", "history.enabled=true")
+    # Every option, and only one namespace.
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({**EVERYTHING, "watchNamespaces": [place.name]}))
+    helm("upgrade", CHART, "--reuse-values", "--wait", "--values", values)
     cluster.wait_for_controllers()
-    assert "--history-enabled" in arguments(cluster)
+    assert {"--history-enabled", f"--namespaces={place.name}"} < set(arguments(cluster))
+    wait_until_gone(place, ROLE)
+    assert [cluster.client.get(path).expect(200).names for path in monitors] == [
+        [options.CONTROLLER_NAME]
+    ] * 2
+    elsewhere.submit(framework("job", role()))
     controllable_tasks.end(place, "job-worker-0")
     place.wait("job", lambda body: body["status"]["summary"]["succeeded"] == 1, "the first worker to end")
     place.submit(framework("short", role()))
     assert completion_of(place.wait_for_completed("short"))["code"] == 0
     records = RECORDS.format(place.name)
     place.wait_for("the record of the short job", lambda: cluster.client.get(records).expect(200).names)
+    assert "status" not in elsewhere.framework("job"), "only one namespace is watched"
 
     helm("rollback", "1", "--wait")
     cluster.wait_for_controllers()
-    assert "--history-enabled" not in arguments(cluster)
+    assert not {"--history-enabled", f"--namespaces={place.name}"} & set(arguments(cluster))
+    assert [cluster.client.get(path).expect(200).names for path in monitors] == [[], []]
     assert cluster.client.get(records).expect(200).names, "the definition was kept"
+    assert completion_of(elsewhere.wait_for_completed("job"))["code"] == 0
     controllable_tasks.end(place, "job-worker-1")
     found = place.wait_for_completed("job")
     assert (completion_of(found)["code"], retries_of(found)) == (0, 0)

@@ -19,7 +19,8 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(value)
-print(f"sum rank={dist.get_rank()} size={dist.get_world_size()} value={value.item()} node={os.environ['GROUP_RANK']}")
+node = os.environ["GROUP_RANK"]
+print(f"sum rank={dist.get_rank()} size={dist.get_world_size()} value={value.item()} node={node}\\n", end="")
 dist.destroy_process_group()
 """
 JAX: Final = """
@@ -37,7 +38,7 @@ from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
-print(f"sum rank={world.rank} size={world.size} value={total} host={socket.gethostname()}", flush=True)
+print(f"sum rank={world.rank} size={world.size} value={total} host={socket.gethostname()}\\n", end="", flush=True)
 """
 WITHOUT_HOST_KEYS: Final = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
 """As in the images of the MPI operator."""

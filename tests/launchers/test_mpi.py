@@ -43,10 +43,9 @@ for _ in range(60):
     weight -= 0.02 * world.allreduce(gradient, MPI.SUM) / world.size
 host, task = socket.gethostname(), os.environ["JOB_NAME"] + "-" + os.environ["TASK_INDEX"]
 library = MPI.Get_library_version().split()[0]
-print(
-    f"trained rank={world.rank} size={world.size} host={host} task={task} weight={weight:.3f} library={library}",
-    flush=True,
-)
+line = f"trained rank={world.rank} size={world.size} host={host} task={task} weight={weight:.3f} library={library}"
+# One write: print without buffering writes the end of a line separately, and another rank may write before it.
+print(line + "\n", end="", flush=True)
 """
 
 

@@ -1,7 +1,6 @@
 """The README and the pages whose commands start pods: the commands are run and print what the pages show."""
 
 import functools
-import re
 import subprocess
 import sys
 
@@ -18,8 +17,6 @@ WITH_PODS = [
     if pages.runs_pods(path.read_text())
 ]
 
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _PROBE = "from windlass.localcluster.sandbox import capability_probe; print(capability_probe.probe().reason, end='')"
 
 
@@ -45,24 +42,6 @@ def test_every_page_names_the_old_and_the_new_command(way: str) -> None:
     assert "**Before**" in page
     assert "**Now**" in page
     assert any(isinstance(step, pages.Typed) for step in pages.steps(page))
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_have_targets(page: str) -> None:
-    links = [link for link in _LINK.findall((FOLDER / page).read_text()) if "://" not in link]
-    assert links
-    assert [link for link in links if not _leads_somewhere(link, page)] == []
-
-
-def _leads_somewhere(link: str, page: str) -> bool:
-    path, _, heading = link.partition("#")
-    target = FOLDER / (path or page)
-    return target.exists() and (not heading or heading in _headings(target.read_text()))
-
-
-def _headings(page: str) -> set[str]:
-    """Return the anchors of the headings."""
-    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in _HEADING.findall(page)}
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -40,7 +40,7 @@ REASONS: Final = frozenset(
         "shows a diagram",
     )
 )
-SOURCES: Final = frozenset(("yaml", "json", "python", "jinja", "mermaid", "toml", "dockerfile"))
+SOURCES: Final = frozenset(("yaml", "json", "python", "jinja", "toml", "dockerfile"))
 """Languages of blocks that users write; `sh` and indented blocks contain commands only."""
 _PROGRAM = re.compile(
     r"windlass|kubectl|helm|docker|make|kind|export|source|eval|echo|tar|python3?|pip|curl|cd|vim|virtualenv|jupyter|mkdir|ray|torchx"
@@ -75,7 +75,7 @@ _VARYING_IN_RUNS = {
     "node": (r"\blaptop\b", r"[\w.-]+"),
     "bar": (r"[█░]+ +\d+%", r"\S+ +\d+%"),
     "percent": (r"\d+%", r"(?:\d+%|-)"),
-    "memory": (r"\b\d+Mi\b", r"(?:[0-9.]+[KMG]i|-)"),
+    "memory": (r"\b[0-9.]+Mi\b", r"(?:[0-9.]+[KMG]i|-)"),
     "spaces": (r" {2,}", " +"),
 }
 _VARYING_ON_SCREENS = {"value": (r"loss=[0-9.]+", r"loss=[0-9.]+"), **_VARYING_IN_RUNS}

@@ -36,6 +36,16 @@ class Terminal:
             return [line.rstrip() for line in self._screen.display]
 
     @property
+    def cells(self) -> list[list[pyte.screens.Char]]:
+        """Return the screen with colours and weights."""
+        with self._lock:
+            buffer = self._screen.buffer
+            return [
+                [buffer[row][column] for column in range(self._screen.columns)]
+                for row in range(self._screen.lines)
+            ]
+
+    @property
     def text(self) -> str:
         return "\n".join(self.lines)
 

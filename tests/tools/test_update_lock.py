@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import update_lock
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -22,6 +23,17 @@ LOCKS = {
     "requirements/ci.txt": [*RUNTIME, *BUILD, *PROJECT["project"]["optional-dependencies"]["dev"]],
     "requirements/image.txt": RUNTIME,
     "docker/hub/requirements.txt": catalogue.HUB_REQUIREMENTS,
+}
+COMPILED = {
+    "aiohttp",
+    "frozenlist",
+    "google-re2",
+    "msgspec",
+    "multidict",
+    "propcache",
+    "pyyaml",
+    "uvloop",
+    "yarl",
 }
 ENTRY = re.compile(r"([a-z0-9-]+)==([^ ]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
 
@@ -40,6 +52,17 @@ def test_lock_has_a_valid_version_of_every_dependency(path: str) -> None:
         requirement = Requirement(text)
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version, prereleases=True), text
+
+
+def test_locks_have_the_files_of_each_python_of_ci() -> None:
+    """A compiled package has one file for each Python and machine."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())
+    assert set(workflow["jobs"]["test"]["strategy"]["matrix"]["python"]) <= set(update_lock.PYTHONS)
+    files = len(update_lock.PYTHONS) * len(update_lock.MACHINES)
+    for path in LOCKS:
+        for package, _, hashes in ENTRY.findall((ROOT / path).read_text()):
+            if package in COMPILED:
+                assert hashes.count("--hash") >= files, (path, package)
 
 
 def test_locks_agree() -> None:
@@ -79,7 +102,7 @@ def test_pip_never_builds_source_distributions(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(subprocess, "run", run)
     update_lock.Pip(tmp_path).resolve_for_all_targets(["a"])
-    assert settings == [":all:"] * 6
+    assert settings == [":all:"] * (2 + len(update_lock.PYTHONS) * len(update_lock.MACHINES))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +122,9 @@ def test_licence_of_a_package(metadata: dict[str, Any], licence: str) -> None:
 def test_every_locked_package_has_a_licence() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text()
     assert text.startswith(update_lock.PAGE)
-    rows = [row.split(" | ") for row in text.removeprefix(update_lock.PAGE).splitlines()]
+    assert text.endswith(update_lock.dashboard())
+    locks = text.removeprefix(update_lock.PAGE).removesuffix(update_lock.dashboard())
+    rows = [row.split(" | ") for row in locks.splitlines()]
     packages = {**locked("requirements/ci.txt"), **locked("docker/hub/requirements.txt")}
     assert [row[0] for row in rows] == [f"| {name}" for name in sorted(packages)]
     assert not {"", "see the package"} & {row[1] for row in rows}

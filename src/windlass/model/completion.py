@@ -66,6 +66,7 @@ class CompletionType(Dense, frozen=True):
     """Succeeded or Failed, with attributes of the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
+    """Succeeded or Failed."""
     attributes: tuple[str, ...] = ()
     """Transient, Permanent, Conflict, Platform or User; configured failure classes may have other attributes."""
 
@@ -130,27 +131,38 @@ class ContainerCompletionStatus(Sparse, frozen=True, kw_only=True):
     """Final status of a container."""
 
     name: str
+    """Name of the container."""
     reason: str = ""
+    """Reason of the container's end, e.g. OOMKilled."""
     message: str = ""
+    """Its termination message."""
     signal: int = 0
+    """Signal that ended it; 0 if none."""
     code: int
+    """Exit code."""
 
 
 class PodCompletionStatus(Sparse, frozen=True):
     """Final status of a pod, kept after the pod is deleted."""
 
     reason: str = ""
+    """Reason of the pod, e.g. Evicted."""
     message: str = ""
+    """Message of the pod."""
     containers: tuple[ContainerCompletionStatus, ...] = ()
+    """Its containers."""
 
 
 class TaskAttemptCompletionStatus(Sparse, frozen=True):
     """Completion of a task attempt."""
 
     code: int
+    """Completion code."""
     phrase: str
+    """The code as a word."""
     type: CompletionType
     diagnostics: str
+    """Details, for people."""
     pod: PodCompletionStatus | None = None
 
 
@@ -159,17 +171,23 @@ class CompletionTrigger(Dense, frozen=True):
     The message describes why."""
 
     message: str
+    """Why the task ended the attempt."""
     task_role_name: str
+    """Role of the task."""
     task_index: int
+    """Index of the task."""
 
 
 class FrameworkAttemptCompletionStatus(Sparse, frozen=True):
     """Completion of a Framework attempt."""
 
     code: int
+    """Completion code."""
     phrase: str
+    """The code as a word."""
     type: CompletionType
     diagnostics: str
+    """Details, for people."""
     trigger: CompletionTrigger | None = None
 
 

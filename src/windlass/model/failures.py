@@ -10,7 +10,9 @@ class IntRange(Sparse, frozen=True):
     """A range with inclusive ends; an absent end is unbounded."""
 
     min: int | None = None
+    """Smallest number."""
     max: int | None = None
+    """Largest number."""
 
     @property
     def is_unbounded(self) -> bool:
@@ -25,9 +27,13 @@ class ContainerPattern(Sparse, frozen=True):
     neither terminated nor failed to start has only a name."""
 
     name_regex: str = ""
+    """RE2 pattern of the container's name."""
     reason_regex: str = ""
+    """RE2 pattern of the reason, e.g. OOMKilled."""
     message_regex: str = ""
+    """RE2 pattern of the message."""
     signal_range: IntRange = IntRange()
+    """Signals."""
     code_range: IntRange = IntRange()
     """Exit codes. A container that exited with 0 matches too, unless the range excludes 0."""
 
@@ -36,9 +42,13 @@ class PodPattern(Sparse, frozen=True):
     """Matches a pod if all fields of the pattern match; each container pattern must match at least one container."""
 
     name_regex: str = ""
+    """RE2 pattern of the pod's name."""
     reason_regex: str = ""
+    """RE2 pattern of the reason, e.g. Evicted."""
     message_regex: str = ""
+    """RE2 pattern of the message."""
     containers: tuple[ContainerPattern, ...] = ()
+    """Patterns of containers."""
 
 
 class FailureClass(Sparse, frozen=True):

@@ -49,7 +49,9 @@ class RetryBackoff(Sparse, frozen=True):
     """Delay before a retry: doubles from the initial to the maximum delay, with jitter."""
 
     initial_sec: Seconds = 5
+    """Delay before the first retry."""
     max_sec: Seconds = 300
+    """Maximum delay."""
 
 
 class RetryPolicySpec(Sparse, frozen=True):
@@ -69,7 +71,9 @@ class CompletionPolicySpec(Sparse, frozen=True):
     """Numbers of failed or succeeded tasks of a role that complete the Framework attempt. 0 and -1 disable a rule."""
 
     min_failed_task_count: TaskCount = 0
+    """Number of failed tasks of the role that fails the attempt."""
     min_succeeded_task_count: TaskCount = 0
+    """Number of succeeded tasks of the role that completes the attempt with success."""
 
 
 FIELDS_WITHOUT_STORED_DEFAULT = frozenset(
@@ -145,12 +149,15 @@ class StartAfter(Sparse, frozen=True):
     """A role whose tasks must have reached a condition before the first pod of this role is created."""
 
     task_role: str
+    """Name of the other role."""
     condition: StartCondition
     min_task_count: PositiveCount | None = None
     """Number of its tasks that must have reached the condition. Absent: all."""
 
 
 class TaskSpec(Sparse, frozen=True):
+    """Pod template and retries of the tasks of a role."""
+
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     pod_graceful_deletion_timeout_sec: Seconds | None = None
     """Time after which a terminating pod is deleted by force. Absent: never."""
@@ -164,7 +171,9 @@ class TaskRoleSpec(Sparse, frozen=True):
     """A number of tasks that run the same pod template."""
 
     name: Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
+    """Name of the role: lower-case letters and digits."""
     task_number: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 0
+    """Number of tasks. Their pods are named {framework}-{role}-0, {framework}-{role}-1 and so on."""
     framework_attempt_completion_policy: CompletionPolicySpec = CompletionPolicySpec()
     task: TaskSpec = TaskSpec()
     start_after: tuple[StartAfter, ...] = ()
@@ -175,9 +184,11 @@ class TaskRoleSpec(Sparse, frozen=True):
 
 class FrameworkSpec(Sparse, frozen=True):
     description: str = ""
+    """Description for users."""
     execution_type: ExecutionType = ExecutionType.START
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     task_roles: tuple[TaskRoleSpec, ...] = ()
+    """The task roles."""
     completed_pods: CompletedPods = CompletedPods.DELETE
     suspend: bool = False
     """End the attempt and wait without pods until this field is false again."""

@@ -18,7 +18,7 @@ GPU_RESOURCE_PATTERN = r"^(nvidia\.com/(gpu|mig-[a-z0-9.]+)|amd\.com/gpu)$"
 SHARED_SUFFIX = ".shared"
 """Suffix of a resource whose devices several tasks share, as in the device plugin of NVIDIA."""
 TASKS_PER_GPU_ANNOTATION = "windlass.dev/tasks-per-gpu"
-"""Annotation of a pod that shares GPUs: the number of pods that may use each of them at the same time."""
+"""On a pod that shares GPUs: the number of pods that may use each of them at the same time."""
 
 
 class Gpus(Sparse, frozen=True, kw_only=True):

@@ -48,16 +48,27 @@ _UNKNOWN_TIMES = PodTimes()
 
 class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
+    """Number of the attempt, from 0."""
     start_time: Timestamp
+    """When the attempt started."""
     run_time: Timestamp | None = None
+    """When its pod was first seen running."""
     completion_time: Timestamp | None = None
+    """When the controller saw that it had ended."""
     instance_uid: str | None = None
+    """The number and the UID of the pod."""
     pod_name: str
+    """Name of the pod."""
     pod_uid: str | None = None
+    """UID of the pod; null until it is created."""
     pod_node_name: str | None = None
+    """Node of the pod."""
     pod_ip: str | None = None
+    """Address of the pod."""
     pod_host_ip: str | None = None
+    """Address of the node."""
     completion_status: TaskAttemptCompletionStatus | None = None
+    """Result; null until the attempt has ended."""
     pod_times: PodTimes | msgspec.UnsetType = msgspec.UNSET
     """Absent unless records of attempts are enabled."""
 
@@ -71,34 +82,48 @@ class RetryOutcome(Sparse, frozen=True):
     """The decision of the retry policy about an attempt, with its reason."""
 
     should_retry: bool
+    """Whether another attempt follows."""
     reason: str = ""
+    """Reason of the decision, for people."""
     is_counted: bool = False
     """Whether the retry counts for maxRetryCount."""
     delay_sec: int = 0
+    """Delay before the next attempt."""
 
 
 class EndedTaskAttempt(Sparse, frozen=True, kw_only=True):
     """A completed attempt of a task, with the decision of the retry policy."""
 
     role: str
+    """Role of the task."""
     index: int
+    """Index of the task in its role."""
     attempt: TaskAttemptStatus
+    """The attempt."""
     retry: RetryOutcome | None = None
     """Absent for a task that ended with the Framework attempt."""
 
 
 class TaskStatus(Dense, frozen=True, kw_only=True):
     index: int
+    """Index of the task in its role."""
     instance_uid: str | None = None
+    """UID of the task; a task that is removed and added again has a new one."""
     deletion_pending: bool = False
     """Whether the task is marked for deletion by a scale-down. Completion policies and barriers then ignore it."""
     start_time: Timestamp
+    """When the task was added."""
     run_time: Timestamp | None = None
+    """When its first pod was seen running."""
     completion_time: Timestamp | None = None
+    """When the task completed."""
     state: State = State.ATTEMPT_CREATION_PENDING
     transition_time: Timestamp
+    """When the state changed."""
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
+    """Retries of the task."""
     attempt_status: TaskAttemptStatus
+    """Current attempt."""
 
     @property
     def is_completed(self) -> bool:
@@ -107,24 +132,36 @@ class TaskStatus(Dense, frozen=True, kw_only=True):
 
 class TaskRoleStatus(Dense, frozen=True, kw_only=True):
     name: str
+    """Name of the role."""
     instance_uid: str | None = None
+    """UID of the role."""
     pod_graceful_deletion_timeout_sec: int | None = None
     """Copy of the spec's value, stored before it is used."""
     task_statuses: tuple[TaskStatus, ...] = ()
+    """Its tasks, by index."""
 
 
 class FrameworkAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
+    """Number of the attempt, from 0."""
     start_time: Timestamp
+    """When the attempt started."""
     run_time: Timestamp | None = None
+    """When its first task was seen running."""
     completion_time: Timestamp | None = None
+    """When the attempt ended."""
     instance_uid: str | None = None
+    """The number and the UID of the ConfigMap."""
     config_map_name: str
+    """Name of the ConfigMap that owns the pods of the attempt."""
     config_map_uid: str | None = None
+    """UID of the ConfigMap; null until it is created."""
     completion_status: FrameworkAttemptCompletionStatus | None = None
+    """Result; null until the attempt has ended."""
     task_role_statuses: tuple[TaskRoleStatus, ...] | None = ()
     """Null in the stored JSON if taskRoleStatusesCompressed contains the statuses."""
     task_role_statuses_compressed: str | msgspec.UnsetType = msgspec.UNSET
+    """The statuses of a large Framework: JSON, gzip, base64."""
 
     @property
     def roles(self) -> tuple[TaskRoleStatus, ...]:
@@ -144,11 +181,15 @@ class Condition(Dense, frozen=True, kw_only=True):
     """A Kubernetes condition, for `kubectl wait --for=condition=Complete`."""
 
     type: str
+    """Complete, Failed, Suspended, NameTaken, Invalid or OtherController."""
     status: str
     """"True" or "False"."""
     last_transition_time: Timestamp
+    """When the status of the condition changed."""
     reason: str = ""
+    """Reason as a word."""
     message: str = ""
+    """Reason as a sentence."""
 
     @property
     def is_true(self) -> bool:
@@ -160,9 +201,13 @@ class Summary(Dense, frozen=True):
     attempt ended, e.g. a parameter server, is counted neither as succeeded nor as failed."""
 
     tasks: int = 0
+    """Number of tasks."""
     running: int = 0
+    """Number of running tasks."""
     succeeded: int = 0
+    """Number of succeeded tasks."""
     failed: int = 0
+    """Number of failed tasks."""
 
 
 class Holding(Sparse, frozen=True):
@@ -178,13 +223,20 @@ class Holding(Sparse, frozen=True):
 
 class FrameworkStatus(Dense, frozen=True, kw_only=True):
     start_time: Timestamp
+    """When the Framework was first processed."""
     run_time: Timestamp | None = None
+    """When its first task was seen running."""
     completion_time: Timestamp | None = None
+    """When the Framework completed."""
     state: State = State.ATTEMPT_CREATION_PENDING
     transition_time: Timestamp
+    """When the state changed."""
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
+    """Retries of the Framework."""
     attempt_status: FrameworkAttemptStatus
+    """Current attempt."""
     conditions: tuple[Condition, ...] = ()
+    """Conditions, for `kubectl wait`."""
     summary: Summary = Summary()
     holding: Holding = Holding()
     earlier_task_attempts: tuple[EndedTaskAttempt, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -24,8 +24,10 @@ from windlass.model.resources import (
 
 RESOURCE = NVIDIA_GPU
 ANNOTATION = "windlass.dev/gpus"
+"""On a node of the embedded cluster: its GPUs. On a pod: the GPUs that the scheduler has assigned to it."""
 IN_USE_ANNOTATION = "windlass.dev/gpus-in-use"
-"""Annotation of a node with the GPUs that processes outside its pods use, and their PIDs: `GPU-a=12 34,GPU-b=56`."""
+"""On a node of the embedded cluster: the GPUs that processes outside its pods use, and their PIDs, e.g.
+`GPU-a=12 34,GPU-b=56`."""
 _DEFAULT_TASKS_PER_GPU = 2
 
 _is_gpu = re.compile(GPU_RESOURCE_PATTERN).fullmatch

@@ -19,6 +19,7 @@ from windlass.localcluster.scheduler.gpus import Gpu
 from windlass.model.base import Json
 
 INDEX_LABEL = "windlass.dev/node-index"
+"""On a node of the embedded cluster: its number."""
 _MIN_MILLICORES = 1000
 _MIN_MEMORY = 512 * 1024**2
 # The default of the kubelet.
