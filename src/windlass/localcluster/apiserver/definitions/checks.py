@@ -305,7 +305,10 @@ def _selectable_field_errors(selectable: list[Object], schema: Object, path: str
             continue
         found = _schema_at(schema, value)
         if found is None:
-            yield api_errors.invalid_value(at, value, "is an invalid path: does not refer to a valid field")
+            why = "does not refer to a valid field"
+            if not value.startswith("."):
+                why = f"expected [ or . but got: {value.partition('.')[0]}"
+            yield api_errors.invalid_value(at, value, f"is an invalid path: {why}")
             continue
         if value.startswith(".metadata."):
             yield api_errors.invalid_value(at, value, "must not point to fields in metadata")
