@@ -146,6 +146,19 @@ REFUSED: dict[str, Json] = {
         GROUP,
         version(SIZED, additionalPrinterColumns=[{"name": "Size", "type": "size", "jsonPath": ".spec.size"}]),
     ),
+    **{
+        f"selectable-{name}": definition(
+            GROUP, version(SIZED, selectableFields=[{"jsonPath": path} for path in paths])
+        )
+        for name, paths in {
+            "unknown": [".spec.unknown"],
+            "without-dot": ["spec.size"],
+            "empty": [""],
+            "object": [".spec"],
+            "metadata": [".metadata.name"],
+            "twice": [".spec.size", ".spec.size"],
+        }.items()
+    },
     "list-map-keys": definition(
         GROUP,
         version(schema(type="array", items={"type": "string"}, **{"x-kubernetes-list-type": "map"})),

@@ -36,7 +36,9 @@ class Definitions:
         self.slept = 0.0
         self.while_asleep: Callable[[], None] = lambda: None
         self.before_write: Callable[[], None] = lambda: None
+        self.stored_spec: Callable[[Json], Json] = lambda spec: spec
         self.established_at_once = True
+        self.version = 100
 
     async def send(self, request: Request) -> bytes:
         if request.verb == Verb.GET:
@@ -54,7 +56,12 @@ class Definitions:
             raise errors.from_response(409, {}, _status("Conflict"))
         self.writes.append(f"{request.verb} {name}")
         status = ESTABLISHED if self.established_at_once else {}
-        self.stored[name] = {**body, "status": status}
+        spec = self.stored_spec(body["spec"])
+        if name not in self.stored or spec != self.stored[name]["spec"]:
+            self.version += 1
+            version = str(self.version)
+        metadata = {**body["metadata"], "resourceVersion": version}
+        self.stored[name] = {**body, "metadata": metadata, "spec": spec, "status": status}
         return msgspec.json.encode(self.stored[name])
 
     async def sleep(self, seconds: float) -> None:
@@ -88,6 +95,13 @@ def without_suspend(group: str) -> Json:
     fields = {name: field for name, field in spec["properties"].items() if name != "suspend"}
     older = {**schema, "properties": {**schema["properties"], "spec": {**spec, "properties": fields}}}
     return with_version(group, schema={"openAPIV3Schema": older})
+
+
+def without_selectable_fields(group: str) -> Json:
+    definition = manifests.framework_crd(group)
+    (version,) = definition["spec"]["versions"]
+    older = {field: value for field, value in version.items() if field != "selectableFields"}
+    return {**definition, "spec": {**definition["spec"], "versions": [older]}}
 
 
 GOING = {"name": f"frameworks.{CONTROLLER}", "deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -242,21 +256,23 @@ def test_update_keeps_labels_and_has_the_version_that_was_read() -> None:
 
     manage(server)
 
-    assert server.stored[name(CONTROLLER)]["metadata"] == metadata
+    assert server.stored[name(CONTROLLER)]["metadata"] == {**metadata, "resourceVersion": "101"}
 
 
 def test_server_that_drops_fields_is_updated_once() -> None:
     server = Definitions(ours(LAUNCHER), reference_crd())
-    stored = server.stored
-
-    class Forgetful(dict[str, Json]):
-        def __setitem__(self, key: str, value: Json) -> None:
-            super().__setitem__(key, {**value, "spec": without_suspend(CONTROLLER)["spec"]})
-
-    server.stored = Forgetful(stored)
+    server.stored_spec = lambda _: without_suspend(CONTROLLER)["spec"]
 
     assert manage(server) == (f"updated CustomResourceDefinition {name(CONTROLLER)}",)
     assert server.writes == [f"update {name(CONTROLLER)}"]
+    assert manage(server) == ()
+
+
+def test_manage_adds_selectable_fields_to_an_older_definition() -> None:
+    server = Definitions(ours(LAUNCHER), without_selectable_fields(CONTROLLER))
+
+    assert manage(server) == (f"updated CustomResourceDefinition {name(CONTROLLER)}",)
+    assert server.stored[name(CONTROLLER)]["spec"] == ours(CONTROLLER)["spec"]
 
 
 def test_manage_waits_until_definitions_are_served() -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from windlass.k8s.metadata import decode_version
 from windlass.kubeapi import errors, requests
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, frameworks
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 FIELD_MANAGER = "windlass"
 RETRY_SEC = 1.0
+_UNCHANGED = "unchanged"
 
 _MAX_SHOWN_FIELDS = 3
 _CONSEQUENCES = {
@@ -92,14 +94,17 @@ async def manage(
 async def _manage(send: Send, expected: Json, interval: float, timeout: float, sleep: Sleep) -> list[str]:
     """Manage one definition. Another replica may do the same, so the definition is read again after a conflict."""
     changes: list[str] = []
+    is_written = False
     for _ in range(max(1, round(timeout / interval))):
         live = await _read(send, _name(expected))
-        change = "" if changes else await _create_or_update(send, live, expected)
-        if change:
-            changes.append(f"{change} CustomResourceDefinition {_name(expected)}")
+        outcome = None if is_written else await _create_or_update(send, live, expected)
+        if outcome is not None:
+            is_written = True
+            if outcome != _UNCHANGED:
+                changes.append(f"{outcome} CustomResourceDefinition {_name(expected)}")
             continue
         # A definition that was just written is not compared: an old API server drops fields that it does not know.
-        is_current = live is not None and (bool(changes) or installed.contains_spec(live, expected))
+        is_current = live is not None and (is_written or installed.contains_spec(live, expected))
         if live is not None and is_current and _is_served(live):
             return changes
         await sleep(interval)
@@ -109,21 +114,27 @@ async def _manage(send: Send, expected: Json, interval: float, timeout: float, s
     )
 
 
-async def _create_or_update(send: Send, live: Json | None, expected: Json) -> str:
-    """Create or update the definition. Return "created" or "updated"; an empty string if nothing was changed."""
+async def _create_or_update(send: Send, live: Json | None, expected: Json) -> str | None:
+    """Create or update the definition. Return the outcome; None if nothing was written.
+
+    The outcome is `_UNCHANGED` if an old API server has dropped all fields that the definition lacks.
+    """
     try:
         if live is None:
             body = msgspec.json.encode(expected)
             await send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body, FIELD_MANAGER))
             return "created"
         if installed.is_deleting(live) or installed.contains_spec(live, expected):
-            return ""
+            return None
         body = msgspec.json.encode({**live, "spec": expected["spec"]})
         name = _name(expected)
-        await send(requests.replace(CUSTOM_RESOURCE_DEFINITIONS, "", name, body, field_manager=FIELD_MANAGER))
+        answer = await send(
+            requests.replace(CUSTOM_RESOURCE_DEFINITIONS, "", name, body, field_manager=FIELD_MANAGER)
+        )
     except (errors.AlreadyExistsError, errors.ConflictError, errors.NotFoundError):
-        return ""
-    return "updated"
+        return None
+    is_changed = decode_version(answer).metadata.resource_version != live["metadata"].get("resourceVersion")
+    return "updated" if is_changed else _UNCHANGED
 
 
 async def _read(send: Send, name: str) -> Json | None:

@@ -1,5 +1,6 @@
 """The clock of this machine, and the clock of the API server."""
 
+import functools
 import logging
 import time
 from datetime import UTC, datetime, timedelta
@@ -54,11 +55,8 @@ class ServerClock:
 
     def record_date(self, date: str, seconds: float) -> None:
         """Record the `Date` header of an answer that arrived `seconds` after the request was sent."""
-        try:
-            server_time = parsedate_to_datetime(date)
-        except ValueError:
-            return
-        if server_time.tzinfo is None:
+        server_time = _parsed(date)
+        if server_time is None:
             return
         earliest, latest = server_time, server_time + _SECOND + timedelta(seconds=seconds)
         machine_time = self._machine.now()
@@ -74,6 +72,16 @@ class ServerClock:
             self._set(earliest + (latest - earliest) / 2)
             seconds_off = round((machine_time - self.now()).total_seconds())
             log.warning("the clock of this machine is off by %+d s: using the API server's time", seconds_off)
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(date: str) -> datetime | None:
+    """Parse a Date header, which many responses share."""
+    try:
+        parsed = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return None if parsed.tzinfo is None else parsed
 
 
 def _is_between(time_: datetime, earliest: datetime, latest: datetime) -> bool:

@@ -7,9 +7,6 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd.manifests import KEEP_UNKNOWN
 
-_DROPPED_BY_OLD_SERVERS = ("x-kubernetes-validations", "selectableFields")
-"""Kubernetes drops the first field before 1.25 and the second before 1.31, so their absence is not a difference."""
-
 
 def is_established(definition: Json) -> bool:
     return _condition(definition, "Established").get("status") == "True"
@@ -49,7 +46,11 @@ def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
 
 
 def contains_spec(definition: Json, expected: Json) -> bool:
-    """Return whether the spec contains the expected spec. It may also have defaults, or fields of a newer release."""
+    """Return whether the spec contains the expected spec. It may also have defaults, or fields of a newer release.
+
+    It never does on a server that drops some fields: `x-kubernetes-validations` before Kubernetes 1.25, and
+    `selectableFields` before 1.31.
+    """
     return _contains(definition["spec"], expected["spec"])
 
 
@@ -80,9 +81,7 @@ def _dropped(schema: Json, expected: Json, path: str) -> Iterator[str]:
 def _contains(found: Any, expected: Any) -> bool:
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(
-            _contains(found.get(key), value)
-            for key, value in expected.items()
-            if key not in _DROPPED_BY_OLD_SERVERS or key in found
+            _contains(found.get(key), value) for key, value in expected.items()
         )
     if isinstance(expected, list):
         return isinstance(found, list) and all(

@@ -37,7 +37,13 @@ _COMMON_PATHS = {
     "schema": "spec.validation",
     "subresources": "spec.subresources",
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
+    "selectableFields": "spec.selectableFields",
 }
+_MAX_SELECTABLE_FIELDS = 8
+_WRONG_TYPE = (
+    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are"
+    " allowed."
+)
 # Keys that are allowed at the root of a schema when the status subresource is enabled.
 _ROOT_KEYS_WITH_STATUS = frozenset(
     {
@@ -229,7 +235,7 @@ def _names_errors(names: Object) -> Iterator[FieldError]:
 
 
 def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]:
-    """Check the schema, the subresources or the columns of a version."""
+    """Check the schema, the subresources, the columns or the selectable fields of a version."""
     value = version.get(field)
     if not value:
         return
@@ -238,6 +244,9 @@ def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]
     elif field == "additionalPrinterColumns":
         for index, column in enumerate(value):
             yield from _column_errors(column, f"{path}[{index}]")
+    elif field == "selectableFields":
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        yield from _selectable_field_errors(value, schema, path)
     elif value.get("openAPIV3Schema") is not None:
         has_status = (version.get("subresources") or {}).get("status") is not None
         yield from _root_errors(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
@@ -285,6 +294,39 @@ def _column_errors(column: Object, path: str) -> Iterator[FieldError]:
         yield api_errors.required(f"{path}.JSONPath")
     else:
         yield from _json_path_errors(column["jsonPath"], f"{path}.JSONPath")
+
+
+def _selectable_field_errors(selectable: list[Object], schema: Object, path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, each in enumerate(selectable):
+        value, at = each.get("jsonPath"), f"{path}[{index}].jsonPath"
+        if not value:
+            yield api_errors.required(at)
+            continue
+        found = _schema_at(schema, value)
+        if found is None:
+            why = "does not refer to a valid field"
+            if not value.startswith("."):
+                why = f"expected [ or . but got: {value.partition('.')[0]}"
+            yield api_errors.invalid_value(at, value, f"is an invalid path: {why}")
+            continue
+        if value.startswith(".metadata."):
+            yield api_errors.invalid_value(at, value, "must not point to fields in metadata")
+        if found.get("type") not in ("string", "boolean", "integer"):
+            yield api_errors.invalid_value(at, value, _WRONG_TYPE)
+        if value in seen:
+            yield api_errors.duplicate(at, value)
+        seen.add(value)
+    if len(seen) > _MAX_SELECTABLE_FIELDS:
+        yield api_errors.too_many(path, len(seen), _MAX_SELECTABLE_FIELDS)
+
+
+def _schema_at(schema: Object, json_path: str) -> Object | None:
+    """Return the schema of a field; None if the path does not lead to one."""
+    found: Object | None = schema if json_path.startswith(".") else None
+    for key in json_path.split(".")[1:]:
+        found = None if found is None else (found.get("properties") or {}).get(key)
+    return found
 
 
 def _json_path_errors(value: str, path: str) -> Iterator[FieldError]:
