@@ -33,7 +33,7 @@ exclude_patterns = [
     "ui",
 ]
 myst_heading_anchors = 4
-myst_links_external_new_tab = False
+highlight_language = "text"
 
 html_theme = "furo"
 html_title = f"Windlass {release}"

@@ -1,5 +1,6 @@
-"""Every `yaml` block of a page that is a job file or a Framework is valid."""
+"""Every `yaml` block of a page that is a job file or a Framework is valid, and every `python` block compiles."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ PAGES: Final = sorted(
     for path in TOP.glob(pattern)
     if str(path.relative_to(TOP)) not in OWN_TESTS and ".venv" not in path.parts
 )
+_PYTHON: Final = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -51,6 +53,13 @@ def test_job_file_is_valid(page: str, text: str) -> None:
     found = documents.read(text.encode(), page)
     assert [each for each in found.diagnostics if not is_expected(each)] == []
     assert found.submissions
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_python_compiles(page: Path) -> None:
+    for block in _PYTHON.finditer(page.read_text(encoding="utf-8")):
+        code = compile(block[1], str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert code.co_code
 
 
 def test_pages_have_job_files() -> None:

@@ -122,6 +122,7 @@ class Build:
     def _run(self, line: str, here: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment["PATH"] = f"{self._folder / 'python' / 'bin'}:{environment['PATH']}"
+        environment["PIP_COMPILE"] = "0"  # bytecode is not compared
         done = subprocess.run(  # noqa: S603
             ["/bin/sh", "-ec", line], cwd=here, env=environment, capture_output=True, text=True, check=False
         )

@@ -25,6 +25,7 @@ from windlass.kubeapi.resources import Resource
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.framework import parse_indexes
 from windlass.model.settings import OFF, Settings
 from windlass.model.states import State
 from windlass.wire.crd import manifests
@@ -40,8 +41,7 @@ class WindlassSubject:
         self._case = case
 
     def identity(self, pod: Json) -> Identity:
-        labels = pod["metadata"]["labels"] | (pod["metadata"].get("annotations") or {})
-        role, index = labels[names.TASKROLE_NAME], int(labels[names.TASK_INDEX])
+        role, index = pod["metadata"]["labels"][names.TASKROLE_NAME], _task_index(pod)
         match self._case.kind:
             case "Job":
                 is_indexed = self._case.job["spec"].get("completionMode") == "Indexed"
@@ -57,7 +57,8 @@ class WindlassSubject:
             return False
         match self.verdict(job):
             case subjects.ACTIVE:
-                return status.get("state") == State.ATTEMPT_RUNNING and _is_resting(namespace, job)
+                is_running = status.get("state") == State.ATTEMPT_RUNNING
+                return is_running and _is_resting(namespace, job) and not _has_restarted(namespace, job)
             case subjects.SUSPENDED:
                 return not namespace.pods
             case _:
@@ -65,6 +66,26 @@ class WindlassSubject:
 
     def verdict(self, job: Json) -> str:
         return subjects.verdict_by(subjects.conditions_of(job), "Complete")
+
+
+def _task_index(pod: Json) -> int:
+    return int(pod["metadata"]["labels"][names.TASK_INDEX])
+
+
+def _has_restarted(namespace: Namespace, job: Json) -> bool:
+    """Return whether containers have restarted so often that a rule ends the attempt."""
+    for rule in job["spec"].get("completionPolicies") or ():
+        limit, roles = rule.get("minContainerRestartCount"), rule.get("taskRoles")
+        indexes = parse_indexes(rule["taskIndexes"]) or () if "taskIndexes" in rule else None
+        selected = [
+            pod
+            for pod in namespace.pods
+            if (not roles or pod["metadata"]["labels"][names.TASKROLE_NAME] in roles)
+            and (indexes is None or any(_task_index(pod) in each for each in indexes))
+        ]
+        if limit is not None and subjects.have_restarted(selected, limit):
+            return True
+    return False
 
 
 def _is_resting(namespace: Namespace, job: Json) -> bool:
@@ -90,11 +111,10 @@ def _waits(role: Json, tasks: Mapping[str, list[Json]]) -> bool:
     if role.get("parallelism") and len(running) >= role["parallelism"]:
         return True
     for each in role.get("startAfter") or ():
-        is_to_succeed = each["condition"] == "Succeeded"
-        if any(
-            task["state"] == State.ATTEMPT_RUNNING if is_to_succeed else task["state"] not in RESTING
-            for task in tasks[each["taskRole"]]
-        ):
+        reached = (State.COMPLETED,) if each["condition"] == "Succeeded" else RESTING
+        others = tasks[each["taskRole"]]
+        count = sum(task["state"] in reached for task in others)
+        if count < each.get("minTaskCount", len(others)):
             return True
     return False
 

@@ -231,6 +231,8 @@ class Hollow:
     async def play(self, pod: Json, what: Happening, code: int) -> None:
         """Let something happen to a pod. Containers that exit and are restarted wait for `restart`."""
         await self._shown(pod, self._played(pod, what, code))
+        if what in (Happening.PREEMPT, Happening.DELETE):
+            await self._until_shown(self.namespace(pod["metadata"]["namespace"]), pod, is_deleting)
 
     async def _shown(self, pod: Json, work: Coroutine[Any, Any, None]) -> None:
         namespace = self.namespace(pod["metadata"]["namespace"])
@@ -270,14 +272,18 @@ class Hollow:
                     # A finalizer keeps the pod until the kubelet has reported its end.
                     await self._end(pod, KILLED)
 
-    async def _until_shown(self, namespace: Namespace, before: Json) -> None:
-        """Wait until the watch has shown a change of the pod."""
+    async def _until_shown(
+        self, namespace: Namespace, before: Json, is_expected: Callable[[Json], bool] = lambda _: True
+    ) -> None:
+        """Wait until the watch has shown the expected change of the pod, or its removal."""
         metadata = before["metadata"]
         async with asyncio.timeout(SECONDS):
             while True:
                 namespace.change.clear()
                 now = namespace.objects.get(PODS.plural, {}).get(metadata["uid"])
-                if now is None or now["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+                if now is None:
+                    return
+                if now["metadata"]["resourceVersion"] != metadata["resourceVersion"] and is_expected(now):
                     return
                 await namespace.change.wait()
 

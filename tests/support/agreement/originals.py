@@ -11,6 +11,7 @@ import fcntl
 import ipaddress
 import os
 import tempfile
+import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -142,14 +143,14 @@ class _Start:
 
     @contextlib.contextmanager
     def _mpi_operator(self) -> Iterator[None]:
-        port = 8080
         arguments = [
             f"--lock-namespace={NAMESPACE}",
             "--threadiness=4",
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
         ]
-        with self._run(arguments, {}, port, "healthz"):
+        program = programs.Program(self._path, arguments, self._folder)
+        with _environment({"KUBECONFIG": str(self._kubeconfig)}), _restarted(program):
             lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/mpi-operator"
             wait_for("the mpi-operator to lead", lambda: self._client.get(lease).code == 200)
             yield
@@ -203,14 +204,33 @@ class _Start:
         return resources in ("tfjobs", "pytorchjobs", "jobsets", "pods")
 
     @contextlib.contextmanager
-    def _run(
-        self, arguments: list[str], environment: Mapping[str, str], port: int, path: str = "readyz"
-    ) -> Iterator[None]:
+    def _run(self, arguments: list[str], environment: Mapping[str, str], port: int) -> Iterator[None]:
         environment = {"KUBECONFIG": str(self._kubeconfig), **environment}
         program = programs.Program(self._path, arguments, self._folder)
         with _environment(environment), programs.running(program) as running:
-            running.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/{path}"))
+            running.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
             yield
+
+
+@contextlib.contextmanager
+def _restarted(program: programs.Program) -> Iterator[None]:
+    """Start the program again whenever it exits, as a kubelet does. The mpi-operator exits if it cannot renew its lease
+    within 5 s."""
+    stopping = threading.Event()
+
+    def keep_running() -> None:
+        while not stopping.is_set():
+            with programs.running(program) as running:
+                while running.process.poll() is None and not stopping.wait(1):
+                    pass
+
+    thread = threading.Thread(target=keep_running)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
 
 
 def _answers(url: str) -> bool | None:

@@ -5,10 +5,18 @@ further pod is due. The player also waits until nothing has changed for a while.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from agreement.hollow import Namespace, is_deleting, is_ended, is_ready, is_running, phase_of
+from agreement.hollow import (
+    Namespace,
+    is_deleting,
+    is_ended,
+    is_ready,
+    is_running,
+    phase_of,
+    restarts_of,
+)
 from windlass.kubeapi.resources import JOBS, Resource
 from windlass.model.base import Json
 
@@ -28,6 +36,7 @@ Identity = tuple[str, int]
 ANY: Final = -1
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 TRACKED: Final = "batch.kubernetes.io/job-tracking"
+DEFAULT_BACKOFF_LIMIT: Final = 6
 
 
 class Subject(Protocol):
@@ -59,6 +68,12 @@ def verdict_by(conditions: set[str], succeeded: str) -> str:
 def _labels(body: Json) -> Json:
     labels: Json = body["metadata"].get("labels") or {}
     return labels
+
+
+def have_restarted(pods: Iterable[Json], limit: int) -> bool:
+    """Return whether the containers of the pods that have not ended have restarted so often that the job fails. With
+    the limit 0, it fails with the first restart."""
+    return sum(restarts_of(pod) for pod in pods if not is_ended(pod)) >= max(1, limit)
 
 
 def owned_by(namespace: Namespace, owner: Json) -> list[Json]:
@@ -93,6 +108,8 @@ def is_job_settled(namespace: Namespace, job: Json) -> bool:
     ):
         return False
     active = [pod for pod in pods if not is_ended(pod)]
+    if have_restarted(active, int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))):
+        return False
     is_counted = status.get("active", 0) == len(active) and status.get("ready", 0) == sum(
         map(is_ready, active)
     )
@@ -159,6 +176,9 @@ class TrainingSubject:
             policy = job["spec"].get("runPolicy", {}).get("cleanPodPolicy", "None")
             left = [pod for pod in pods if policy == "All" or (policy == "Running" and not is_ended(pod))]
             return not left
+        limit = job["spec"].get("runPolicy", {}).get("backoffLimit")
+        if limit is not None and have_restarted(pods, limit):
+            return False
         statuses = job.get("status", {}).get("replicaStatuses") or {}
         shown = {
             role.lower(): tuple(status.get(key, 0) for key in ("active", "succeeded", "failed"))
@@ -241,23 +261,58 @@ class JobSetSubject:
         )
         failed = any("Failed" in conditions_of(each) for each in children)
         statuses = {each["name"]: each for each in status.get("replicatedJobsStatus") or ()}
-        return is_current and not failed and bool(children) and self._are_counted(children, statuses)
+        if not (is_current and children and not failed and self._are_counted(children, statuses)):
+            return False
+        created = Counter(map(_replicated_job, children))
+        due = _due_jobs(job["spec"], statuses)
+        return verdict is SUSPENDED or all(created[name] == count for name, count in due.items())
 
     @staticmethod
     def _are_counted(children: list[Json], statuses: dict[str, Json]) -> bool:
-        succeeded: Counter[str] = Counter()
-        active: Counter[str] = Counter()
+        counted: dict[str, Counter[str]] = {name: Counter() for name in statuses}
         for child in children:
-            role = _labels(child)["jobset.sigs.k8s.io/replicatedjob-name"]
-            succeeded[role] += "Complete" in conditions_of(child)
-            active[role] += bool(child.get("status", {}).get("active"))
+            counts, status = counted.setdefault(_replicated_job(child), Counter()), child.get("status", {})
+            counts["succeeded"] += "Complete" in conditions_of(child)
+            counts["active"] += bool(status.get("active"))
+            counts["ready"] += not conditions_of(child) & {"Complete", "Failed"} and (
+                status.get("succeeded", 0) + status.get("ready", 0) >= _pods_at_a_time(child["spec"])
+            )
         return all(
-            each["succeeded"] == succeeded[name] and each["active"] == active[name]
+            each[key] == counted[name][key]
             for name, each in statuses.items()
+            for key in ("succeeded", "active", "ready")
         )
 
     def verdict(self, job: Json) -> str:
         return verdict_by(conditions_of(job), "Completed")
+
+
+def _replicated_job(child: Json) -> str:
+    return str(_labels(child)["jobset.sigs.k8s.io/replicatedjob-name"])
+
+
+def _pods_at_a_time(spec: Json) -> int:
+    parallelism = int(spec.get("parallelism", 1))
+    return min(parallelism, int(spec.get("completions", parallelism)))
+
+
+def _due_jobs(spec: Json, statuses: dict[str, Json]) -> dict[str, int]:
+    """Return the number of Jobs of each replicated job whose turn has come in an active JobSet."""
+    replicas = {each["name"]: int(each.get("replicas", 1)) for each in spec["replicatedJobs"]}
+
+    def has_reached(name: str, condition: str) -> bool:
+        status = statuses.get(name, {})
+        counted = ("succeeded",) if condition == "Complete" else ("succeeded", "ready", "failed")
+        return sum(int(status.get(key, 0)) for key in counted) == replicas[name]
+
+    is_in_order = spec.get("startupPolicy", {}).get("startupPolicyOrder") == "InOrder"
+    due = {}
+    for each in spec["replicatedJobs"]:
+        if all(has_reached(other["name"], other["status"]) for other in each.get("dependsOn") or ()):
+            due[each["name"]] = replicas[each["name"]]
+        if is_in_order and not has_reached(each["name"], "Ready"):
+            break
+    return due
 
 
 MAX_PODS_PER_JOB: Final = 10

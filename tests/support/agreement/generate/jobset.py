@@ -88,15 +88,22 @@ def _add_policies(draft: Draft, spec: Json, names: list[str]) -> None:
 
 
 def _drop_refused(draft: Draft, spec: Json) -> None:
-    """Remove the success policies of Jobs whose success is not that of the JobSet: a conversion refuses them."""
+    """Remove the success policies of Jobs whose success is not that of the JobSet, or that others wait for: a
+    conversion refuses them."""
     policy = spec.get("successPolicy", {"operator": "All"})
     targets = policy.get("targetReplicatedJobs") or [job["name"] for job in spec["replicatedJobs"]]
     count = sum(job.get("replicas", 1) for job in spec["replicatedJobs"] if job["name"] in targets)
     is_one_enough = policy["operator"] == "Any" or count == 1
+    awaited = {
+        other["name"]
+        for job in spec["replicatedJobs"]
+        for other in job.get("dependsOn", ())
+        if other["status"] == "Complete"
+    }
     kept = []
     for job in spec["replicatedJobs"]:
         job_spec = job["template"]["spec"]
-        if not (is_one_enough and job["name"] in targets):
+        if not (is_one_enough and job["name"] in targets) or job["name"] in awaited:
             job_spec.pop("successPolicy", None)
         kept += job_spec.get("successPolicy", {}).get("rules", ())
     for feature in ("succeededIndexes", "succeededCount"):
