@@ -1,12 +1,15 @@
-"""The client of the Kubernetes API: sends requests and returns bodies, streams and WebSockets, or raises.
+"""The only HTTP client of the Kubernetes API: sends requests and returns bodies, streams and WebSockets, or raises.
 
 Connections are reused. Streams (of watches and logs) and WebSockets do not count towards the limit of connections.
 """
 
 import asyncio
 import contextlib
+import os
+import re
+import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
@@ -14,36 +17,33 @@ from urllib.parse import urlencode
 import aiohttp
 import yarl
 from aiohttp import helpers
+from aiohttp.client_exceptions import UnixClientConnectorError
 
 from windlass.kubeapi import errors, sockets
 from windlass.kubeapi.access import Access, Identity
-from windlass.kubeapi.connections import (
-    IDLE_SECONDS,
-    BrokenResponseError,
-    Connections,
-    Response,
-)
-from windlass.kubeapi.credentials import Headers
 from windlass.kubeapi.errors import (
     AccessError,
     NotKubernetesError,
     NotSentError,
+    NotTrustedError,
     NoValidResponseError,
     ServerError,
     TooManyRequestsError,
     UnauthorizedError,
 )
 from windlass.kubeapi.negotiation import Negotiation
-from windlass.kubeapi.network_errors import converting_errors
 from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
 from windlass.model.failures import ApiFailure
 
 MAX_CONNECTIONS = 100
+IDLE_SECONDS = 30.0
+"""Time after which an idle connection is closed. Proxies close it after 50 s or more, API servers after 90 s."""
 MAX_RETRIES = 3
 """Maximum number of retries of a request after responses 429 and 5xx that say when to retry."""
 STREAM_OPEN_SECONDS = 30.0
 """Time within which a stream or a WebSocket must be opened."""
+_SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
 """Size of the read buffer: a watch event may be larger than a megabyte."""
 
@@ -84,9 +84,7 @@ class Transport:
         self._negotiation = Negotiation()
         self._slots = asyncio.Semaphore(connections)
         self._proxy, self._proxy_headers = _proxy(access)
-        self._connections = Connections(access.server, access.socket_path)
         self._session: aiohttp.ClientSession | None = None
-        """For streams, WebSockets, and requests through a proxy."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,7 +96,6 @@ class Transport:
 
     async def close(self) -> None:
         await self.access.close()
-        await self._connections.close()
         if self._session is not None:
             await self._session.close()
 
@@ -123,7 +120,7 @@ class Transport:
             async with asyncio.timeout(max_seconds), contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(STREAM_OPEN_SECONDS):
                     response = await self._with_renewal(
-                        lambda identity: self._opened(request, identity, stack)
+                        lambda identity: self._accepted(request, identity, stack)
                     )
                 yield _chunks(request, response)
         except TimeoutError as error:
@@ -181,7 +178,7 @@ class Transport:
             max_msg_size=0,
             **self._connection_options(identity),
         )
-        with converting_errors(request):
+        with _converting_errors(request):
             try:
                 return await stack.enter_async_context(opening)
             except aiohttp.WSServerHandshakeError as error:
@@ -209,9 +206,11 @@ class Transport:
 
     async def _send_once(self, request: Request, deadline: "_Deadline") -> bytes:
         await self._wait_for_rate_limit(request, deadline.seconds_left())
-        async with self._slots:
+        async with self._slots, contextlib.AsyncExitStack() as stack:
             deadline.has_request_started = True
-            return await self._with_renewal(lambda identity: self._body(request, identity))
+            response = await self._with_renewal(lambda identity: self._accepted(request, identity, stack))
+            with _converting_errors(request):
+                return await response.read()
 
     async def _wait_for_rate_limit(self, request: Request, seconds: float) -> None:
         if self._rate_limit is None:
@@ -239,70 +238,38 @@ class Transport:
             raise rejection
         return renewed
 
-    async def _body(self, request: Request, identity: Identity) -> bytes:
-        """Send a request and return the body of its 2xx response."""
-
-        async def send(headers: Headers, body: bytes) -> Response:
-            if self._proxy is not None:
-                async with self._request(request, identity, headers, body) as response:
-                    return Response(response.status, response.headers, await response.read())
-            if request.method == "GET":
-                headers = (*headers, ("Accept-Encoding", "gzip"))
-            tls = identity.ssl_context, identity.server_name
-            return await self._connections.send(request.method, _target_of(request), headers, body, tls)
-
-        return (await self._accepted(request, identity, send)).body
-
-    async def _opened(
+    async def _accepted(
         self, request: Request, identity: Identity, stack: contextlib.AsyncExitStack
     ) -> aiohttp.ClientResponse:
-        """Send a request and return its 2xx response, whose body is not read yet."""
-        opened: list[aiohttp.ClientResponse] = []
-
-        async def send(headers: Headers, body: bytes) -> Response:
-            response = await stack.enter_async_context(self._request(request, identity, headers, body))
-            opened.append(response)
-            read = await response.read() if response.status >= 300 else b""
-            return Response(response.status, response.headers, read)
-
-        await self._accepted(request, identity, send)
-        return opened[-1]
-
-    async def _accepted(
-        self, request: Request, identity: Identity, send: Callable[[Headers, bytes], Awaitable[Response]]
-    ) -> Response:
-        """Return a 2xx response to the request, which `send` sends with the given headers and body."""
+        """Return a 2xx response whose body is not read yet."""
         started_at = time.monotonic()
         code = 0
         accept = self._negotiation.accept(request)
         content_type, body = self._negotiation.body(request)
-        headers: Headers = (("Accept", accept), ("User-Agent", self._user_agent), *identity.headers)
+        headers = [("Accept", accept), ("User-Agent", self._user_agent), *identity.headers]
         if content_type:
-            headers = (*headers, ("Content-Type", content_type))
+            headers.append(("Content-Type", content_type))
         try:
-            with converting_errors(request):
-                try:
-                    response = await send(headers, body)
-                except BrokenResponseError as error:
-                    code = error.code
-                    raise
-            code = response.code
+            with _converting_errors(request):
+                sending = self._request(request, identity, headers, body)
+                response = await stack.enter_async_context(sending)
+                code = response.status
+                if not _is_kubernetes(response):
+                    raise NotKubernetesError(f"{request}: {_not_kubernetes_message(response)}")
+                if self._on_date is not None and "Date" in response.headers:
+                    self._on_date(response.headers["Date"], time.monotonic() - started_at)
+                if 200 <= code < 300:
+                    self._negotiation.record(response.content_type)
+                    return response
+                error = errors.from_response(code, response.headers, await response.read())
         finally:
             self._observe(request, code, time.monotonic() - started_at)
-        media_type = _media_type(response.headers)
-        if not _is_kubernetes(code, media_type):
-            raise NotKubernetesError(f"{request}: {_not_kubernetes_message(code, response.headers)}")
-        if self._on_date is not None and "Date" in response.headers:
-            self._on_date(response.headers["Date"], time.monotonic() - started_at)
-        if 200 <= code < 300:
-            self._negotiation.record(media_type)
-            return response
         if self._negotiation.falls_back(code, accept, content_type):
-            return await self._accepted(request, identity, send)
-        raise errors.from_response(code, response.headers, response.body)
+            return await self._accepted(request, identity, stack)
+        raise error
 
     def _request(
-        self, request: Request, identity: Identity, headers: Headers, body: bytes
+        self, request: Request, identity: Identity, headers: list[tuple[str, str]], body: bytes
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._opened_session().request(
             request.method,
@@ -322,7 +289,8 @@ class Transport:
         }
 
     def _url(self, request: Request) -> yarl.URL:
-        return yarl.URL(f"{self.access.server}{_target_of(request)}", encoded=True)
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return yarl.URL(f"{self.access.server}{request.path}{query}", encoded=True)
 
     def _opened_session(self) -> aiohttp.ClientSession:
         """Return the session, which is created at the first request because it belongs to the running loop."""
@@ -350,13 +318,13 @@ class Channels:
 
     async def send(self, message: bytes) -> None:
         """Send a message, and wait for buffer space. Raise NoValidResponseError for a lost connection."""
-        with converting_errors(self._request):
+        with _converting_errors(self._request):
             await self._websocket.send_bytes(message)
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Yield messages until the server closes the WebSocket. Raise NoValidResponseError for a lost connection."""
         while True:
-            with converting_errors(self._request):
+            with _converting_errors(self._request):
                 message = await self._websocket.receive()
             match message.type:
                 case aiohttp.WSMsgType.BINARY:
@@ -382,8 +350,7 @@ async def _record_rejection(
 
 
 async def _reject_redirect(request: Request, found: aiohttp.TraceRequestRedirectParams) -> None:
-    response = found.response
-    raise NotKubernetesError(f"{request}: {_not_kubernetes_message(response.status, response.headers)}")
+    raise NotKubernetesError(f"{request}: {_not_kubernetes_message(found.response)}")
 
 
 class _Deadline:
@@ -418,32 +385,56 @@ def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    with converting_errors(request):
+    with _converting_errors(request):
         async for chunk in response.content.iter_any():
             yield chunk
 
 
-def _target_of(request: Request) -> str:
-    return f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+@contextlib.contextmanager
+def _converting_errors(request: Request) -> Iterator[None]:
+    """Convert errors of aiohttp and the network into an ApiError that names the request."""
+    try:
+        yield
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise NotTrustedError(
+            f"{request}: the server's certificate is not trusted: {_reason(error.certificate_error)}"
+        ) from error
+    except aiohttp.ClientConnectorError as error:
+        raise NotSentError(
+            f"{request}: cannot connect to {_target(error)}: {_reason(error.os_error)}"
+        ) from error
+    except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+        raise NoValidResponseError(f"{request}: {error or type(error).__name__}") from error
 
 
-def _media_type(headers: Mapping[str, str]) -> str:
-    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+def _target(error: aiohttp.ClientConnectorError) -> str:
+    """Return the address of the failed connection, which may be that of a proxy."""
+    if isinstance(error, UnixClientConnectorError):
+        return error.path
+    return f"[{error.host}]:{error.port}" if ":" in error.host else f"{error.host}:{error.port}"
 
 
-def _is_kubernetes(code: int, media_type: str) -> bool:
+def _reason(error: Exception) -> str:
+    """Return the message of the operating system or of OpenSSL, without source locations."""
+    message = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        message = os.strerror(error.errno or 0)
+    return _SOURCE_LINE.sub("", message)
+
+
+def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
     """Return whether the response may be from an API server. Redirects are not, nor are HTML pages with status 2xx or
     404, e.g. the login form of a proxy. HTML pages with other errors are accepted."""
-    is_redirect = 300 <= code < 400
-    is_rejection = code >= 400 and code != 404
-    is_page = media_type == "text/html" and not is_rejection
+    is_redirect = 300 <= response.status < 400
+    is_rejection = response.status >= 400 and response.status != 404
+    is_page = response.content_type == "text/html" and not is_rejection
     return not is_redirect and not is_page
 
 
-def _not_kubernetes_message(code: int, headers: Mapping[str, str]) -> str:
-    target = headers.get("Location", "")
+def _not_kubernetes_message(response: aiohttp.ClientResponse) -> str:
+    target = response.headers.get("Location", "")
     redirect = f" redirect to {target}" if target else ""
-    return f"the response ({code} {_media_type(headers)}{redirect}) is not from a Kubernetes API server"
+    return f"the response ({response.status} {response.content_type}{redirect}) is not from a Kubernetes API server"
 
 
 def _ignore(request: Request, code: int, seconds: float) -> None:
