@@ -9,7 +9,7 @@ import pytest
 from builders import NOW
 from tests.controller.benches import Bench, RecordingApi
 
-from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, SETTLE_PER_TASK
+from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY
 from windlass.controller.engine.api import (
     AlreadyExistsError,
     ConflictError,
@@ -20,7 +20,7 @@ from windlass.controller.engine.api import (
     UnknownOutcomeError,
 )
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import MAX_SLEEP, Executor
+from windlass.controller.engine.executor import MAX_SLEEP, SETTLE_PER_TASK, Executor
 from windlass.decide import decide, initial_status
 from windlass.decide.types import ReasonKind, Rules
 from windlass.model.failures import ApiFailure

@@ -22,13 +22,6 @@ MAX_STATUS_DELAY_PER_TASK = 1.5e-3
 """Seconds per task, for a Framework whose status is slow to store because it is large."""
 DELAY_FACTOR = 50
 """A status may be deferred for this multiple of the duration of a status update, within the limits above."""
-SETTLE_PER_TASK = 20e-6
-"""Seconds per task to wait for further changes. A pass over ten thousand tasks takes tens of milliseconds; for a small
-Framework the delay is below MIN_SETTLE and skipped."""
-MIN_SETTLE = 1e-3
-MAX_SETTLE_FOR_SERVER = 0.25
-"""Maximum seconds to wait for further changes while status updates take long."""
-MAX_SETTLE = 0.5
 UPDATE_SAMPLES = 9
 SAMPLE_LIFETIME_SEC = 30.0
 
@@ -48,21 +41,12 @@ class AdaptiveBatching:
         `tasks` is the number of tasks of the Framework, `last_update_seconds` the duration of its last status update.
         `is_first` is False if its last update was a deferred status, too.
         """
-        longest = MAX_STATUS_DELAY if is_first else MAX_LATER_STATUS_DELAY
-        for_server = min(DELAY_FACTOR * self._typical_update(now), longest)
-        for_framework = min(DELAY_FACTOR * last_update_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
-        return max(MIN_STATUS_DELAY, for_server, for_framework)
-
-    def settle_seconds(self, tasks: int, now: float) -> float:
-        """Return for how many seconds changes of a Framework are collected into one pass, after a pass that has run no
-        action: pods that start or end together are reported one after the other by a slow API server."""
-        for_server = min(self._typical_update(now), MAX_SETTLE_FOR_SERVER)
-        return max(for_server, min(SETTLE_PER_TASK * tasks, MAX_SETTLE))
-
-    def _typical_update(self, now: float) -> float:
         recent = [seconds for at, seconds in self._updates if now - at <= SAMPLE_LIFETIME_SEC]
         # Missing samples count as fast: a few slow updates do not show that the server is slow.
-        return statistics.median(recent + [0.0] * (UPDATE_SAMPLES - len(recent)))
+        typical = statistics.median(recent + [0.0] * (UPDATE_SAMPLES - len(recent)))
+        for_server = min(DELAY_FACTOR * typical, MAX_STATUS_DELAY if is_first else MAX_LATER_STATUS_DELAY)
+        for_framework = min(DELAY_FACTOR * last_update_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
+        return max(MIN_STATUS_DELAY, for_server, for_framework)
 
     def record_update(self, seconds: float, now: float) -> None:
         self._updates.append((now, seconds))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from windlass.controller.engine.actions import ActionRunner, ChoosePorts
-from windlass.controller.engine.adaptive_batching import MIN_SETTLE, AdaptiveBatching
+from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.api import Api, RequestError, UnknownOutcomeError
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
@@ -26,6 +26,11 @@ MAX_SLEEP = 600.0
 MAX_FINISHED_SLEEP = 6 * 3600.0
 """The same for finished Frameworks, of which there may be many."""
 
+SETTLE_PER_TASK = 20e-6
+"""Seconds per task for which changes of a Framework are collected into one pass. A pass over ten thousand tasks takes
+tens of milliseconds; for a small Framework the delay is below MIN_SETTLE and skipped."""
+MIN_SETTLE = 1e-3
+MAX_SETTLE = 0.5
 MIN_GANG_DELAY = 3.0
 """A status may be deferred for at least this many seconds while there are pods to create."""
 
@@ -223,10 +228,9 @@ class Executor:
         self._requeue_at_deadline(key, decision, now)
         if decision.actions or decision.status is None:
             return
-        monotonic = self._clock.monotonic()
-        settle_seconds = self._batching.settle_seconds(decision.status.summary.tasks, monotonic)
+        settle_seconds = min(SETTLE_PER_TASK * decision.status.summary.tasks, MAX_SETTLE)
         if settle_seconds >= MIN_SETTLE:
-            self._queue.hold(key, monotonic + settle_seconds)
+            self._queue.hold(key, self._clock.monotonic() + settle_seconds)
 
     def _requeue_at_deadline(self, key: FrameworkKey, decision: Decision, now: datetime) -> None:
         if decision.wake_at is not None:
