@@ -1,6 +1,7 @@
 """A watch arrives in pieces of any size, and is whole lines again."""
 
 import itertools
+import re
 
 import msgspec
 import pytest
@@ -12,7 +13,8 @@ from windlass.kubeapi.responses import EventSplitter
 
 DEEP = b'{"metadata":{"name":"deep","resourceVersion":"7"},"spec":' + b'{"a":' * 5000 + b'"]}"' + b"}" * 5001
 """An API server takes it, and a decoder does not."""
-LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"."))
+LINE = st.binary(max_size=20).map(lambda line: re.sub(rb"[\x00-\n]", b".", line))
+"""A line without line ends and without the bytes with which a frame of protobuf begins."""
 
 
 @given(st.lists(LINE), LINE, st.lists(st.integers(0, 200)))
